@@ -1,0 +1,135 @@
+"""What a decision asks for. Imperative; never performed while deciding.
+
+`SendRequest` and `EmitOutput` and `DeadLetter` become records of the same transaction where the transport is one of
+the log; `RunSegment` of inline steps runs in the turn; everything else happens after the commit and is owed in state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.step import Json
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Hand the request of `interaction` to its transport."""
+
+    interaction: InteractionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOutput:
+    """Append one output to the output topic. `key`: interaction id, or execution id of a scalar execution (0.16)."""
+
+    tenant_id: str
+    execution_id: str
+    item_index: int | None
+    key: str
+    type: str
+    arm: str | None
+    payload: Json
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Keep a completion that could not be used where an operator finds it (contract 0.4, 0.5)."""
+
+    reason: str
+    message: str
+    origin: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StartSource:
+    """Begin, or go on with, the source of a live session."""
+
+    execution_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopSource:
+    """The source of this execution is not needed any more."""
+
+    execution_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSegment:
+    """Run the service steps of `owed` on `value`; answered by SegmentCompleted or SegmentFailed.
+
+    `value` is the converted object where admission has already converted it, else the plain payload.
+    """
+
+    owed: OwedRecord
+    value: object
+    converted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSlot:
+    """Ask the admission budget of the await step `owed.step_index` for one slot; answered by SlotGranted."""
+
+    owed: OwedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnSlot:
+    """A slot of the await step's budget is free once this turn holds."""
+
+    execution_id: str
+    step_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendOwed:
+    """Perform a dispatch outside the log."""
+
+    owed: OwedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueOwed:
+    """There is more RELEASE or CLOSE work: come back with OwedDue."""
+
+    owed: OwedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PublishObject:
+    """Write the output object of an execution from its committed rows."""
+
+    execution_id: str
+
+
+Effect: TypeAlias = (
+    SendRequest
+    | EmitOutput
+    | DeadLetter
+    | StartSource
+    | StopSource
+    | RunSegment
+    | RequestSlot
+    | ReturnSlot
+    | SendOwed
+    | ContinueOwed
+    | PublishObject
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that became true with a turn, for metrics and the lifecycle. Names: contract 10.1 without `tpf.await.`.
+
+    `labels` are bounded values (step id, transport, reason); `ids` are for events, never for metrics.
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ids: Mapping[str, Json] = field(default_factory=dict)
+    count: int = 1

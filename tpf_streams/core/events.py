@@ -1,0 +1,188 @@
+"""What happens to a partition. Past tense; the only way state changes.
+
+Events that come as records of the `events` topic survive a crash there. Local events are results of owed work: after a
+crash the work is owed still and the event comes again. Times in epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tpf_streams.core.envelope import CompletionEnvelope
+from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.step import ItemReject, Json, SourceObject
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionSubmitted:
+    """Someone asks for an execution; the same key again meets the same row (contract 0.1)."""
+
+    tenant_id: str
+    execution_key: str
+    input_payload: Json
+    source: SourceObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionReceived:
+    """A completion envelope reached its home partition. `arrived_at_ms` decides whether it is late (0.8)."""
+
+    envelope: CompletionEnvelope
+    arrived_at_ms: int
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalMarked:
+    """The router has forwarded everything before these offsets (`topic/partition` -> offset)."""
+
+    offsets: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsPulled:
+    """The live session took elements from its source. `position`: elements taken before the first of these."""
+
+    execution_id: str
+    position: int
+    elements: Sequence[Json | ItemReject]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailed:
+    """The source step gave up after its retries, or gave something else than what is recorded."""
+
+    execution_id: str
+    code: str
+    message: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCompleted:
+    """The service steps behind `owed` ran. `outputs` are plain JSON; `arm` is set where the output is a union."""
+
+    owed: OwedRecord
+    outputs: Sequence[Json]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFailed:
+    """The service steps behind `owed` failed for good."""
+
+    owed: OwedRecord
+    code: str
+    message: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotGranted:
+    """The admission budget gave the item behind `owed` its slot."""
+
+    owed: OwedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSent:
+    """A dispatch outside the log is done; `metadata` is the transport's own."""
+
+    owed: OwedRecord
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """A dispatch outside the log failed for good."""
+
+    owed: OwedRecord
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwedDue:
+    """Time for the next bounded piece of RELEASE or CLOSE work."""
+
+    owed: OwedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinesReached:
+    """The partition's time passed deadlines: sweep at most `limit` of them."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPublished:
+    """The output object of an execution is in place under `name`."""
+
+    execution_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    """The output object cannot be written."""
+
+    execution_id: str
+    code: str
+    message: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCancelled:
+    """The live session ends; what is open goes on by the durable path (contract 0.20)."""
+
+    execution_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionCancelled:
+    """An operator ends an execution."""
+
+    execution_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionCancelled:
+    """An operator ends one interaction."""
+
+    interaction_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRaised:
+    """Deciding another event of this execution raised: it fails with INTERNAL_ERROR (contract 0.5)."""
+
+    execution_id: str
+    message: str
+    detail: str
+
+
+Event: TypeAlias = (
+    ExecutionSubmitted
+    | CompletionReceived
+    | ArrivalMarked
+    | ItemsPulled
+    | SourceFailed
+    | SegmentCompleted
+    | SegmentFailed
+    | SlotGranted
+    | RequestSent
+    | RequestFailed
+    | OwedDue
+    | DeadlinesReached
+    | ObjectPublished
+    | PublishFailed
+    | SessionCancelled
+    | ExecutionCancelled
+    | InteractionCancelled
+    | DecisionRaised
+)

@@ -1,0 +1,129 @@
+"""The execution row: one run of a pipeline, and what is owed for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tpf_streams.core.step import Json
+
+
+class ExecutionStatus(StrEnum):
+    """Contract 4.4. WAIT_RETRY and DLQ are kept for rows and callers that know them."""
+
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    WAITING_EXTERNAL = "WAITING_EXTERNAL"
+    WAIT_RETRY = "WAIT_RETRY"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    DLQ = "DLQ"
+
+    @property
+    def terminal(self) -> bool:
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset({ExecutionStatus.SUCCEEDED, ExecutionStatus.FAILED, ExecutionStatus.DLQ})
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What became of an execution's items; written once, by the turn that ends it."""
+
+    items: int = 0
+    outputs: int = 0
+    rejected_rows: int = 0
+    rejected_items: int = 0
+    by_arm: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionRecord:
+    """One execution. Times in epoch milliseconds. `input_payload` is the submitted value, plain JSON.
+
+    `source` holds the fields of a `SourceObject`, or None. `error_detail` is the traceback, cut to 8 KiB.
+    """
+
+    tenant_id: str
+    execution_id: str
+    execution_key: str
+    pipeline_id: str
+    life: int
+    generation: int
+    status: ExecutionStatus
+    version: int
+    current_step_index: int
+    attempt: int
+    input_payload: Json
+    source: dict[str, str] | None
+    await_unit_id: str | None
+    error_code: str | None
+    error_message: str | None
+    error_detail: str | None
+    created_at_epoch_ms: int
+    updated_at_epoch_ms: int
+    published: str | None = None
+    summary: Summary | None = None
+
+
+class OwedKind(StrEnum):
+    """What a task still has to do for an execution, after any crash (architecture D3)."""
+
+    SEGMENT = "SEGMENT"
+    """Run the service steps from `step_index` on `payload`."""
+    SLOT = "SLOT"
+    """Wait for a slot of the admission budget, then dispatch `payload` at the await step `step_index`."""
+    SEND = "SEND"
+    """Perform the dispatch of `interaction_id` outside the log."""
+    RELEASE = "RELEASE"
+    """Give the completed items of unit `unit_id` their continuations, from item `cursor` on."""
+    CLOSE = "CLOSE"
+    """End the open interactions of unit `unit_id`, from item `cursor` on."""
+    PUBLISH = "PUBLISH"
+    """Write the execution's output object."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwedRecord:
+    """One owed piece of work. Key: (execution, kind, item); gone in the turn that knows it done.
+
+    `item_index` None: the scalar item, or the execution as a whole. `holds_slot`: the budget scope of this await step
+    index is still held by the item (None: no slot).
+    """
+
+    execution_id: str
+    kind: OwedKind
+    item_index: int | None
+    step_index: int
+    payload: Json = None
+    interaction_id: str | None = None
+    unit_id: str | None = None
+    cursor: int = 0
+    holds_slot: int | None = None
+    arm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecord:
+    """What one item gave, in order of its index; the published object is a function of these rows."""
+
+    execution_id: str
+    item_index: int | None
+    type: str
+    arm: str | None
+    payloads: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectRecord:
+    """One piece that became no output: a source row, or an item that failed or timed out."""
+
+    execution_id: str
+    ordinal: int
+    item_index: int | None
+    file: str
+    line: int
+    column: str
+    reason: str
+    raw: str

@@ -1,0 +1,199 @@
+"""What a pipeline is, to the machine: steps, segments and limits, with no I/O and no callables.
+
+Index = position of a step in the pipeline, from 0. A *segment* is the run of service steps from one index up to the
+next await step or the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+"""A plain JSON value: None, bool, int, float, str, list of these, or dict of str to these. No Decimal: those are str."""
+
+
+class Cardinality(StrEnum):
+    ONE_TO_ONE = "ONE_TO_ONE"
+    ONE_TO_MANY = "ONE_TO_MANY"
+    MANY_TO_ONE = "MANY_TO_ONE"
+    MANY_TO_MANY = "MANY_TO_MANY"
+
+
+class CorrelationStrategy(StrEnum):
+    INTERACTION_ID = "interactionId"
+    SIGNED_RESUME_TOKEN = "signedResumeToken"
+
+
+class OnItemTimeout(StrEnum):
+    FAIL_UNIT = "FAIL_UNIT"
+    REJECT_ITEM = "REJECT_ITEM"
+
+
+class OnItemFailure(StrEnum):
+    FAIL_EXECUTION = "FAIL_EXECUTION"
+    REJECT_ITEM = "REJECT_ITEM"
+
+
+class OnRowError(StrEnum):
+    REJECT_ROW = "REJECT_ROW"
+    FAIL_FILE = "FAIL_FILE"
+
+
+class Parallelism(StrEnum):
+    AUTO = "AUTO"
+    PARALLEL = "PARALLEL"
+    SEQUENTIAL = "SEQUENTIAL"
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSpec:
+    """The transport of one await step, checked by the DSL.
+
+    `type` is lower-case: kafka, sqs, webhook, interaction-api. `endpoint` names what the admission budget is scoped to
+    (`kafka://<request topic>`), None where a transport has no budget (contract section 8). `live` says whether an
+    itemized stream over it keeps a live session (contract 0.20). `options` are the transport's own keys, validated.
+    """
+
+    type: str
+    endpoint: str | None = None
+    live: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepDefinition:
+    """A service step: a callable bound by the DSL under the step's index."""
+
+    index: int
+    name: str
+    step_id: str
+    cardinality: Cardinality
+    input_type: str
+    output_type: str
+    inline: bool = False
+    terminal: bool = False
+    service: str | None = None
+    arms: tuple[str, ...] | None = None
+    """Union arms this step takes; None: everything. Items of other arms pass by (contract 12.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitDefinition:
+    """An await step (contract 12.1)."""
+
+    index: int
+    name: str
+    step_id: str
+    cardinality: Cardinality
+    input_type: str
+    output_type: str
+    timeout_ms: int
+    transport: TransportSpec
+    correlation: CorrelationStrategy
+    require_token: bool
+    idempotency_fields: tuple[str, ...] = ()
+    assignee: str | None = None
+    group: str | None = None
+    on_item_timeout: OnItemTimeout = OnItemTimeout.FAIL_UNIT
+    convert: Callable[[Json], object] = lambda payload: payload
+    """Completion payload (plain JSON) -> the object the next step takes. Raises PayloadError. Pure."""
+
+
+AnyStep: TypeAlias = StepDefinition | AwaitDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Every bound of the machine, with its default. Bytes, counts, or milliseconds as named."""
+
+    max_concurrency: int = 128
+    max_payload_bytes: int = 256 * 1024
+    max_aggregate_bytes: int = 3 * 1024 * 1024
+    early_rows_max: int = 10_000
+    sweep_limit: int = 100
+    error_message_chars: int = 512
+    error_detail_bytes: int = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineDefinition:
+    """A whole pipeline as the machine sees it."""
+
+    pipeline_id: str
+    app_name: str
+    steps: tuple[AnyStep, ...]
+    application_id: str
+    id_secret: str
+    limits: Limits = field(default_factory=Limits)
+    parallelism: Parallelism = Parallelism.AUTO
+    on_item_failure: OnItemFailure = OnItemFailure.FAIL_EXECUTION
+    on_row_error: OnRowError = OnRowError.REJECT_ROW
+    budget_enabled: bool = True
+    resume_token_secrets: tuple[str, ...] = ()
+    """The first signs, all verify (contract 0.13). Empty only where no await step needs a token."""
+    strict_envelopes: bool = False
+    output_topic: str = ""
+    publishes: bool = False
+    """Whether an object is published at the end of each execution (contract 0.16)."""
+    ingests_objects: bool = False
+    """Whether executions come from an object source, each carrying a `SourceObject`."""
+
+    @property
+    def window(self) -> int:
+        """Items in flight per live session (contract section 6)."""
+        if self.parallelism is Parallelism.SEQUENTIAL:
+            return 1
+        return max(1, min(self.limits.max_concurrency, 1024))
+
+    @property
+    def budget(self) -> int:
+        """Slots of one admission scope (contract section 8)."""
+        return max(1, self.limits.max_concurrency)
+
+    def next_await(self, index: int) -> int:
+        """Index of the first await step at or after `index`, or `len(steps)`."""
+        for step in self.steps[index:]:
+            if isinstance(step, AwaitDefinition):
+                return step.index
+        return len(self.steps)
+
+    def segment(self, index: int) -> tuple[StepDefinition, ...]:
+        """The service steps from `index` up to the next await step or the end."""
+        return tuple(step for step in self.steps[index : self.next_await(index)] if isinstance(step, StepDefinition))
+
+    def is_stream(self, index: int) -> bool:
+        """Whether the segment that begins at `index` expands one item to many."""
+        return any(step.cardinality is Cardinality.ONE_TO_MANY for step in self.segment(index))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceObject:
+    """The identity of an ingested object (contract 0.23); a submission carries this, not the bytes.
+
+    `path` is where this process reads it, `root` + `key`; `etag` is the SHA-256 of the content in hex.
+    """
+
+    source: str
+    provider: str
+    container: str
+    key: str
+    etag: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemReject:
+    """A piece of a source that cannot become an item: a CSV row that does not parse, say (contract 0.15).
+
+    A source step yields it among its items; it goes to the item-reject file and the stream goes on.
+    `line` counts physical lines from 1; 0 where a source has no lines.
+    """
+
+    file: str
+    line: int
+    column: str
+    reason: str
+    raw: str = ""

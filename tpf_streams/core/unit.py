@@ -1,0 +1,79 @@
+"""The await unit: the one durable identity of a boundary, and the committed position of its live session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class UnitStatus(StrEnum):
+    WAITING_EXTERNAL = "WAITING_EXTERNAL"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def terminal(self) -> bool:
+        return self is not UnitStatus.WAITING_EXTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitUnitRecord:
+    """Contract 4.1, with counters instead of sets (0.21). Times in epoch milliseconds.
+
+    `itemized`: one interaction per item of a stream; else a single one. On the live path the counters and
+    `dispatch_complete` are written by the last dispatching and the last delivering turn only (0.20).
+    """
+
+    tenant_id: str
+    unit_id: str
+    execution_id: str
+    step_id: str
+    step_index: int
+    generation: int
+    cardinality: str
+    itemized: bool
+    status: UnitStatus
+    version: int
+    expected_item_count: int | None
+    completed_item_count: int
+    rejected_item_count: int
+    dispatch_complete: bool
+    created_at_epoch_ms: int
+    updated_at_epoch_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """Where the stream of an execution stands. Fixed size, rewritten by the turns that move it.
+
+    `next_item_index`: items dispatched so far. `source_position`: elements taken from the source (items and rejects).
+    `source_digest`: chained SHA-256 over the items dispatched, hex. `settled`: items whose end is committed (output
+    written, or rejected). In flight = next_item_index - settled. `completed`: answers admitted, per await step index.
+    `failure`: (code, message, detail) of an execution that drains before it fails.
+    """
+
+    execution_id: str
+    live: bool
+    next_item_index: int = 0
+    source_position: int = 0
+    source_digest: str = ""
+    source_ended: bool = False
+    settled: int = 0
+    outputs: int = 0
+    rejected_rows: int = 0
+    rejected_items: int = 0
+    completed: dict[str, int] = field(default_factory=dict)
+    by_arm: dict[str, int] = field(default_factory=dict)
+    failure: tuple[str, str, str] | None = None
+    publish_on_failure: bool = False
+
+    @property
+    def in_flight(self) -> int:
+        return self.next_item_index - self.settled
+
+    @property
+    def drained(self) -> bool:
+        """Nothing more will come and nothing is open."""
+        return self.source_ended and self.settled == self.next_item_index

@@ -1,0 +1,207 @@
+"""What the engine asks of the world: the Protocols that adapters implement.
+
+The unit of work is `TaskLog.commit(Turn)`: records out, row changes and input positions hold together or not at all
+(architecture D3, D4). Nothing here knows Kafka, RocksDB or HTTP. Everything async here is called from one event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tpf_streams.core.effects import Fact
+    from tpf_streams.core.interaction import InteractionRecord
+    from tpf_streams.core.step import AwaitDefinition
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record to append. `partition` None: the adapter chooses by key, or at random without one."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """A record as read. `timestamp_ms` is the append time of the log, never the producer's."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    """One partition of one topic; the key of positions."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One atomic unit of work of one task.
+
+    rows: store key -> value, None deletes; keys already carry the 2-byte slot. positions: the next offset to read of
+    each input that moved. All three hold together or not at all.
+    """
+
+    records: Sequence[Record] = ()
+    rows: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class StateStore(Protocol):
+    """Ordered byte keys to byte values. Reads see every committed write of this process at once."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs with start <= key < end in key order, as of the call, at most `limit`."""
+        ...
+
+    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Apply all or nothing; None deletes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ReadableStore(Protocol):
+    """The part of a store that decisions may use."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class TaskLog(Protocol):
+    """One opened partition of the application: its inputs, its rows, its transactions.
+
+    An instance is one incarnation: after `TaskLostError`, or any other exception out of `commit`, it is closed and a
+    new one is opened by `Log.open_task`; nothing read before may be used (architecture D3).
+    """
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def store(self) -> ReadableStore: ...
+
+    async def poll(self, max_records: int) -> list[InputRecord]:
+        """Next input records in order, or [] at once when there are none. Raises TaskLostError when fenced."""
+        ...
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when input may have come, or after `timeout_s`."""
+        ...
+
+    async def commit(self, turn: Turn) -> None:
+        """Make the turn hold. Returns only when it does, durably; raises when it does not or nobody knows."""
+        ...
+
+    async def close(self) -> None:
+        """Give the partition up. Idempotent; never raises for a task already lost."""
+        ...
+
+
+class RecordReader(Protocol):
+    """A named group's own reading of whole topics: the completion router, a provider, a test.
+
+    Each record is read by one reader of the group at a time, from the earliest uncommitted offset, at least once.
+    """
+
+    async def poll(self, max_records: int) -> list[InputRecord]: ...
+
+    async def wait(self, timeout_s: float) -> None: ...
+
+    async def commit(self, records: Sequence[Record] = ()) -> None:
+        """Append `records` and store the position behind everything polled so far, together where the log can."""
+        ...
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to read of every partition this reader has."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Log(Protocol):
+    """A log with the application's topics: partitions, atomic turns, readers by group."""
+
+    @property
+    def partitions(self) -> int:
+        """Partition count of the application's internal topics and so the number of tasks."""
+        ...
+
+    async def open_task(self, partition: int) -> TaskLog:
+        """Fence any predecessor, restore the rows, seek the inputs to the stored positions (architecture D3).
+
+        Raises LogOwnedError, LogCorruptError, TaskLostError.
+        """
+        ...
+
+    async def open_reader(self, group: str, topics: Sequence[str]) -> RecordReader: ...
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Append outside any turn, durably: submissions, operators' events."""
+        ...
+
+    async def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """The offset behind the last stable record of every partition of `topics`."""
+        ...
+
+    def read(self, topic: str, start: int = 0, limit: int | None = None) -> Iterator[InputRecord]:
+        """Committed records of a topic that are still kept, partition by partition: views, tests, publishing."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Time, the only source of it. Epoch milliseconds for what is stored, seconds for durations."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic_s(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class AwaitTransport(Protocol):
+    """How requests of await steps leave. One instance per transport type.
+
+    A transport whose requests are records of the log returns them from `request_record`; they join the turn. One that
+    returns None is owed instead: `send` is called after the commit, at least once, under the same ids.
+    """
+
+    @property
+    def type(self) -> str: ...
+
+    def request_record(self, step: AwaitDefinition, interaction: InteractionRecord) -> Record | None: ...
+
+    async def send(self, step: AwaitDefinition, interaction: InteractionRecord) -> Mapping[str, object]:
+        """Perform the dispatch outside the log and return its metadata. Raises RetryableError or TerminalError."""
+        ...
+
+
+class Observer(Protocol):
+    """Told of facts after the commit that made them true: metrics, lifecycle events, progress."""
+
+    def observe(self, facts: Sequence[Fact]) -> None: ...
