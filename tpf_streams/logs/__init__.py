@@ -1,0 +1,1 @@
+"""Log adapters: memory, local, kafka."""

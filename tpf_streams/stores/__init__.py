@@ -1,0 +1,1 @@
+"""State stores: memory and RocksDB."""
