@@ -1,0 +1,169 @@
+"""The signed resume token (contract section 2).
+
+`B64URL(payload) + "." + B64URL(HMAC-SHA256(secret, B64URL(payload)))`, base64url without padding, in its canonical
+spelling only. The payload is compact JSON with seven keys in a fixed order. No message ever holds the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tpf_streams.core.identity import KeyedDigest
+from tpf_streams.errors import TerminalError, TokenError
+
+TOKEN_CHARS_MAX = 4096
+"""A token of ours has about 500 characters; anything longer than this is refused before any work is done on it."""
+
+_PARTS = re.compile(rb"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
+_TWO_PARTS = re.compile(r"[^.]*[^.\s][^.]*\.[^.]*[^.\s][^.]*")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TokenClaims:
+    """What a token says. Times in epoch milliseconds."""
+
+    tenant_id: str
+    interaction_id: str
+    correlation_id: str
+    execution_id: str
+    step_id: str
+    deadline_epoch_ms: int
+    issued_at_epoch_ms: int
+
+
+class TokenSigner:
+    """Signs with the first secret and verifies with all of them (contract 0.13).
+
+    Without any secret `verify` refuses every token, and `sign` raises `TerminalError`.
+    """
+
+    __slots__ = ("_digests",)
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        """Raises ValueError when a secret is blank."""
+        if any(not secret.strip() for secret in secrets):
+            raise ValueError("a resume token secret is blank")
+        self._digests = tuple([KeyedDigest(secret.encode()) for secret in secrets])
+
+    def sign(self, claims: TokenClaims) -> str:
+        """The token of `claims`: about 500 ASCII characters."""
+        if not self._digests:
+            message = "pipeline.orchestrator.resume-token-secret must be configured for signed await resume tokens"
+            raise TerminalError(message, "RESUME_TOKEN_SECRET_MISSING")
+        payload = _encode(_payload(claims))
+        return (payload + b"." + _encode(self._digests[0].digest(payload))).decode("ascii")
+
+    def verify(self, token: str) -> TokenClaims:
+        """The claims of a genuine token. Raises `TokenError`, and nothing else. Says nothing about time or rows."""
+        payload, signature = _split(token)
+        if not self._genuine(payload, signature):
+            raise TokenError("Invalid await resume token signature")
+        return _claims(payload)
+
+    def _genuine(self, payload: bytes, signature: bytes) -> bool:
+        """Compares the canonical text of the signature, so a second spelling of the same bits is refused."""
+        found = False
+        for digest in self._digests:
+            found |= hmac.compare_digest(_encode(digest.digest(payload)), signature)
+        return found
+
+
+def check_token(
+    claims: TokenClaims, *, tenant_id: str, interaction_id: str, correlation_id: str, execution_id: str, step_id: str
+) -> None:
+    """Raises `TokenError` naming the first key in which the token and the row differ (contract section 2, check 7)."""
+    pairs = (
+        ("tenantId", claims.tenant_id, tenant_id),
+        ("interactionId", claims.interaction_id, interaction_id),
+        ("correlationId", claims.correlation_id, correlation_id),
+        ("executionId", claims.execution_id, execution_id),
+        ("stepId", claims.step_id, step_id),
+    )
+    for key, told, true in pairs:
+        if told != true:
+            raise TokenError(f"Await resume token {key} mismatch")
+
+
+def _encode(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _payload(claims: TokenClaims) -> bytes:
+    return orjson.dumps(
+        {
+            "tenantId": claims.tenant_id,
+            "interactionId": claims.interaction_id,
+            "correlationId": claims.correlation_id,
+            "executionId": claims.execution_id,
+            "stepId": claims.step_id,
+            "deadlineEpochMs": claims.deadline_epoch_ms,
+            "issuedAtEpochMs": claims.issued_at_epoch_ms,
+        }
+    )
+
+
+def _split(token: str) -> tuple[bytes, bytes]:
+    if len(token) > TOKEN_CHARS_MAX:
+        raise TokenError("Await resume token is too long")
+    match = _PARTS.fullmatch(token.encode("ascii", "replace"))
+    if match is None:
+        raise TokenError("Malformed await resume token" if token.strip() else "resumeToken must not be blank")
+    return match.group(1), match.group(2)
+
+
+def _claims(payload: bytes) -> TokenClaims:
+    try:
+        data = urlsafe_b64decode(payload + b"=" * (-len(payload) % 4))
+        found = orjson.loads(data)
+    except ValueError:
+        raise TokenError("Malformed await resume token payload") from None
+    if _encode(data) != payload or not isinstance(found, dict):
+        raise TokenError("Malformed await resume token payload")
+    return TokenClaims(
+        tenant_id=_text(found, "tenantId"),
+        interaction_id=_text(found, "interactionId"),
+        correlation_id=_text(found, "correlationId"),
+        execution_id=_text(found, "executionId"),
+        step_id=_text(found, "stepId"),
+        deadline_epoch_ms=_deadline(found.get("deadlineEpochMs")),
+        issued_at_epoch_ms=_millis(found.get("issuedAtEpochMs")) or 0,
+    )
+
+
+def _text(found: dict[str, Any], key: str) -> str:
+    value = found.get(key)
+    if type(value) is str and value:
+        return value
+    if type(value) is int:
+        return str(value)
+    raise TokenError(
+        f"Await resume token {key} is missing" if value is None else f"Await resume token {key} is invalid"
+    )
+
+
+def _deadline(value: object) -> int:
+    millis = _millis(value)
+    if millis is None:
+        raise _bad_claim("deadlineEpochMs", value)
+    return millis
+
+
+def _bad_claim(key: str, value: object) -> TokenError:
+    return TokenError(f"Await resume token {key} is {'missing' if value is None else 'invalid'}")
+
+
+def _millis(value: object) -> int | None:
+    """A number or a numeric string of at most 64 bits, else None."""
+    if type(value) is int and abs(value) <= _INT64_MAX:
+        return value
+    if type(value) is str and _INTEGER.fullmatch(value):
+        return int(value)
+    return None
