@@ -1,0 +1,105 @@
+"""A partition's time: never back, and no jump believed at once (contract 0.8)."""
+
+from __future__ import annotations
+
+import logging
+
+from tpf_streams.engine.clock import PartitionTime, SystemClock
+
+START_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+class Machine:
+    """Wall and elapsed time under the test's hand, and the partition that reads them."""
+
+    def __init__(self, floor_ms=0):
+        self.wall_ms, self.elapsed_ms = START_MS, 5_000
+        self.time = PartitionTime(self.wall_ms, self.elapsed_ms / 1000, floor_ms)
+
+    def after(self, ms, jump_ms=0):
+        self.wall_ms += ms + jump_ms
+        self.elapsed_ms += ms
+        return self.time.read(self.wall_ms, self.elapsed_ms / 1000)
+
+
+def test_follows_the_wall_clock():
+    machine = Machine()
+    assert machine.after(1) == START_MS + 1
+    assert machine.after(250, jump_ms=40_000) == START_MS + 40_251
+    assert not machine.time.held
+    assert machine.time.now_ms == START_MS + 40_251
+
+
+def test_never_goes_back():
+    machine = Machine()
+    machine.after(1_000)
+    assert machine.after(10, jump_ms=-500) == START_MS + 1_000
+    assert not machine.time.held
+    assert machine.after(600) == START_MS + 1_110
+
+
+def test_begins_no_earlier_than_it_has_lived():
+    machine = Machine(floor_ms=START_MS + 5_000)
+    assert machine.after(1_000) == START_MS + 5_000
+    assert machine.after(4_500) == START_MS + 5_500
+
+
+def test_a_jump_forward_is_believed_after_three_agreeing_readings(caplog):
+    caplog.set_level(logging.WARNING)
+    machine = Machine()
+    assert machine.after(0, jump_ms=HOUR_MS) == START_MS
+    assert machine.time.held
+    assert machine.after(9_999) == START_MS + 9_999
+    assert machine.after(1) == START_MS + 10_000
+    assert machine.time.held
+    assert machine.after(10_000) == START_MS + 20_000 + HOUR_MS
+    assert not machine.time.held
+    assert [record.message for record in caplog.records] == [
+        "the clock jumped by 3600000 ms: deadlines wait until it is steady",
+        "the clock is believed again after 20000 ms, moved by 3600000 ms",
+    ]
+
+
+def test_a_jump_that_is_taken_back_moves_nothing():
+    machine = Machine()
+    machine.after(0, jump_ms=HOUR_MS)
+    machine.after(1_000, jump_ms=-HOUR_MS)
+    assert machine.time.held
+    machine.after(10_000)
+    assert machine.after(10_000) == START_MS + 21_000
+    assert not machine.time.held
+
+
+def test_a_jump_back_stands_still_after_the_hold():
+    machine = Machine()
+    machine.after(0, jump_ms=-HOUR_MS)
+    machine.after(10_000)
+    assert machine.after(10_000) == START_MS + 10_000
+    assert not machine.time.held
+    assert machine.after(HOUR_MS) == START_MS + 20_000
+
+
+def test_an_unsteady_clock_is_believed_after_a_minute():
+    machine = Machine()
+    machine.after(0, jump_ms=HOUR_MS)
+    for _ in range(5):
+        machine.after(10_000, jump_ms=HOUR_MS)
+        assert machine.time.held
+    assert machine.after(10_000, jump_ms=HOUR_MS) == START_MS + 60_000 + 7 * HOUR_MS
+    assert not machine.time.held
+
+
+def test_sleep_of_the_machine_is_no_jump():
+    machine = Machine()
+    assert machine.after(8 * HOUR_MS) == START_MS + 8 * HOUR_MS
+    assert not machine.time.held
+
+
+async def test_the_system_clock_moves():
+    clock = SystemClock()
+    wall_ms, elapsed_s = clock.now_ms(), clock.monotonic_s()
+    await clock.sleep(0.01)
+    assert clock.now_ms() >= wall_ms + 5
+    assert clock.monotonic_s() >= elapsed_s + 0.005
+    assert clock.now_ms() > START_MS

@@ -1,0 +1,99 @@
+"""Time: the system's, and the one a partition lives by (contract 0.8)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+log = logging.getLogger(__name__)
+
+JUMP_MS = 60_000
+"""Wall time may differ from elapsed time by this much between two readings before deadlines wait."""
+READING_GAP_MS = 10_000
+READINGS_AGREED = 3
+HOLD_MAX_MS = 60_000
+AGREEMENT_MS = 1_000
+"""Readings agree within this; a slewed clock moves 5 ms in ten seconds."""
+
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SystemClock:
+    """`ports.Clock` of this machine. Elapsed time counts while the machine sleeps, where the system can tell."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.clock_gettime(_ELAPSED)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class PartitionTime:
+    """The `now` of one partition: never goes back, and does not believe a jump at once.
+
+    Feed it readings of wall time (epoch ms) and elapsed time (seconds). After a jump `held` is true, deadlines wait
+    and `now` goes on by elapsed time, until three readings 10 s apart agree; after 60 s the clock is believed anyhow.
+    `floor_ms`: the last `now` the partition is known to have lived by.
+    """
+
+    __slots__ = ("_agreed", "_hold_began_ms", "_hold_drift_ms", "_hold_read_ms", "_now_ms", "_skew_ms")
+
+    def __init__(self, wall_ms: int, elapsed_s: float, floor_ms: int = 0) -> None:
+        self._skew_ms = wall_ms - round(elapsed_s * 1000)
+        self._now_ms = max(wall_ms, floor_ms)
+        self._agreed = 0
+        self._hold_began_ms = 0
+        self._hold_read_ms = 0
+        self._hold_drift_ms = 0
+
+    @property
+    def now_ms(self) -> int:
+        """The last answer of `read`."""
+        return self._now_ms
+
+    @property
+    def held(self) -> bool:
+        """Whether deadlines wait because the clock has jumped."""
+        return self._agreed > 0
+
+    def read(self, wall_ms: int, elapsed_s: float) -> int:
+        """Take a reading; the partition's now, epoch ms."""
+        elapsed_ms = round(elapsed_s * 1000)
+        skew_ms = wall_ms - elapsed_ms
+        if self._agreed:
+            self._confirm(skew_ms, elapsed_ms)
+        elif abs(skew_ms - self._skew_ms) > JUMP_MS:
+            self._hold(skew_ms, elapsed_ms)
+        else:
+            self._skew_ms = skew_ms
+        self._now_ms = max(self._now_ms, elapsed_ms + self._skew_ms)
+        return self._now_ms
+
+    def _hold(self, skew_ms: int, elapsed_ms: int) -> None:
+        log.warning("the clock jumped by %d ms: deadlines wait until it is steady", skew_ms - self._skew_ms)
+        self._agreed = 1
+        self._hold_began_ms = self._hold_read_ms = elapsed_ms
+        self._hold_drift_ms = skew_ms
+
+    def _confirm(self, skew_ms: int, elapsed_ms: int) -> None:
+        if elapsed_ms - self._hold_began_ms >= HOLD_MAX_MS:
+            self._release(skew_ms, elapsed_ms)
+        elif abs(skew_ms - self._hold_drift_ms) > AGREEMENT_MS:
+            self._agreed, self._hold_read_ms, self._hold_drift_ms = 1, elapsed_ms, skew_ms
+        elif elapsed_ms - self._hold_read_ms >= READING_GAP_MS:
+            self._agreed, self._hold_read_ms = self._agreed + 1, elapsed_ms
+            if self._agreed == READINGS_AGREED:
+                self._release(skew_ms, elapsed_ms)
+
+    def _release(self, skew_ms: int, elapsed_ms: int) -> None:
+        log.warning(
+            "the clock is believed again after %d ms, moved by %d ms",
+            elapsed_ms - self._hold_began_ms,
+            skew_ms - self._skew_ms,
+        )
+        self._agreed = 0
+        self._skew_ms = skew_ms
