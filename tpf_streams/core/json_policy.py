@@ -29,7 +29,6 @@ _BOM = b"\xef\xbb\xbf"
 _OPEN, _CLOSE = b"[{", b"]}"
 _NOT_BRACKETS = bytes(set(range(256)) - set(_OPEN + _CLOSE))
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-_LONG_INTEGER = re.compile(rb"[0-9]{19}")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _EXPONENT = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?[eE]([+-]?[0-9]{1,6})")
 
@@ -67,12 +66,11 @@ def parse_json(data: bytes | None, max_bytes: int) -> Json:
     _check_bytes(data, max_bytes)
     assert data is not None
     _check_depth(data)
-    decode = _DECODE_LONG if _LONG_INTEGER.search(data) else _DECODE
     try:
-        value = decode(data.decode())
+        value = _DECODE(data.decode())
     except UnicodeDecodeError:
         raise JsonRefusedError(JsonReason.NOT_UTF8) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise JsonRefusedError(JsonReason.NOT_JSON) from None
     if _SURROGATE_ESCAPE.search(data):
         _check_surrogates(value)
@@ -157,6 +155,8 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 def _integer(text: str) -> int | str:
     """An integer that may not fit 64 bits; never converted before its length is known (int() is quadratic)."""
+    if len(text) < 19:
+        return int(text)
     if len(text) > 20:
         return text
     number = int(text)
@@ -185,9 +185,6 @@ def _constant(text: str) -> NoReturn:
 
 
 _DECODE: Callable[[str], Json] = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=_plain, parse_constant=_constant
-).decode
-_DECODE_LONG: Callable[[str], Json] = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_plain, parse_int=_integer, parse_constant=_constant
 ).decode
 
@@ -196,7 +193,7 @@ def _normalise(value: object, depth: int) -> Json:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)
     if isinstance(value, int):
         return int(value) if _INT64_MIN <= value <= _INT64_MAX else format(Decimal(value), "f")
     if isinstance(value, Decimal):
@@ -215,5 +212,5 @@ def _normalise_container(value: Mapping[object, object] | list[object] | tuple[o
     for key, item in value.items():
         if not isinstance(key, str):
             raise PayloadError(f"Failed to normalize await payload: a key is {type(key).__name__}")
-        found[str(key)] = _normalise(item, depth)
+        found[str.__str__(key)] = _normalise(item, depth)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,9 @@ TOKEN_CHARS_MAX = 4096
 """A token of ours has about 500 characters; anything longer than this is refused before any work is done on it."""
 
 _PARTS = re.compile(rb"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
-_TWO_PARTS = re.compile(r"[^.]*[^.\s][^.]*\.[^.]*[^.\s][^.]*")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
 _INT64_MAX = 2**63 - 1
 
 
@@ -93,7 +94,7 @@ def check_token(
 
 
 def _encode(data: bytes) -> bytes:
-    return urlsafe_b64encode(data).rstrip(b"=")
+    return b2a_base64(data, newline=False).translate(_TO_URL).rstrip(b"=")
 
 
 def _payload(claims: TokenClaims) -> bytes:
@@ -121,11 +122,11 @@ def _split(token: str) -> tuple[bytes, bytes]:
 
 def _claims(payload: bytes) -> TokenClaims:
     try:
-        data = urlsafe_b64decode(payload + b"=" * (-len(payload) % 4))
+        data = a2b_base64(payload.translate(_FROM_URL) + b"=" * (-len(payload) % 4))
         found = orjson.loads(data)
     except ValueError:
         raise TokenError("Malformed await resume token payload") from None
-    if _encode(data) != payload or not isinstance(found, dict):
+    if not _canonical_end(data, payload) or not isinstance(found, dict):
         raise TokenError("Malformed await resume token payload")
     return TokenClaims(
         tenant_id=_text(found, "tenantId"),
@@ -136,6 +137,12 @@ def _claims(payload: bytes) -> TokenClaims:
         deadline_epoch_ms=_deadline(found.get("deadlineEpochMs")),
         issued_at_epoch_ms=_millis(found.get("issuedAtEpochMs")) or 0,
     )
+
+
+def _canonical_end(data: bytes, payload: bytes) -> bool:
+    """Whether the unused bits of the last character are zero; elsewhere base64url has one spelling only."""
+    rest = len(data) % 3
+    return rest == 0 or _encode(data[-rest:]) == payload[-rest - 1 :]
 
 
 def _text(found: dict[str, Any], key: str) -> str:
