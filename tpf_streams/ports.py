@@ -6,14 +6,16 @@ The unit of work is `TaskLog.commit(Turn)`: records out, row changes and input p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tpf_streams.core.effects import Fact
+    from tpf_streams.core.execution import ExecutionRecord, OutputRecord, RejectRecord
     from tpf_streams.core.interaction import InteractionRecord
-    from tpf_streams.core.step import AwaitDefinition
+    from tpf_streams.core.step import AwaitDefinition, Json
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -100,6 +102,11 @@ class TaskLog(Protocol):
 
     @property
     def partition(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int:
+        """Grows with every opening of this partition; results that carry an older one are dropped."""
+        ...
 
     @property
     def store(self) -> ReadableStore: ...
@@ -205,3 +212,63 @@ class Observer(Protocol):
     """Told of facts after the commit that made them true: metrics, lifecycle events, progress."""
 
     def observe(self, facts: Sequence[Fact]) -> None: ...
+
+
+class StepKind(StrEnum):
+    """How a step's callable gives its result."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    GENERATOR = "generator"
+    ASYNC_GENERATOR = "async_generator"
+
+
+class BoundStep(Protocol):
+    """The user's callable behind one service step."""
+
+    @property
+    def kind(self) -> StepKind: ...
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether a StepContext is its second argument."""
+        ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    def accepts(self, value: object) -> bool:
+        """Whether the step takes `value`; items of other union arms pass by (contract 12.2)."""
+        ...
+
+    def accept(self, value: object) -> object:
+        """`value` as the argument the callable wants. Raises PayloadError."""
+        ...
+
+
+class Bindings(Protocol):
+    """The callables of a pipeline and the types that flow between them."""
+
+    def step(self, index: int) -> BoundStep: ...
+
+    def decode(self, index: int, payload: Json) -> object:
+        """Plain JSON that flows into step `index` as an object. Raises PayloadError."""
+        ...
+
+    def encode(self, index: int, value: object) -> Json:
+        """What flows into step `index`, or out of the pipeline for `len(steps)`, as plain JSON. Raises PayloadError."""
+        ...
+
+
+class ObjectPublisher(Protocol):
+    """Writes the output object of an execution. The bytes are a function of the committed rows (architecture, Files)."""
+
+    def publish(
+        self,
+        execution: ExecutionRecord,
+        incarnation: int,
+        outputs: Iterator[OutputRecord],
+        rejects: Iterator[RejectRecord],
+    ) -> str:
+        """Write, sync, rename; -> the name. Blocking: called in a pool. Raises PublishError, OutputExistsError."""
+        ...

@@ -1,0 +1,33 @@
+"""The machine, pure: what an execution is, and what every event does to it.
+
+Theory of operation
+-------------------
+A pipeline is a list of steps. An *execution* is one run of it. Steps that are not awaits run in *segments*; between two
+segments stands an *await unit*, and in the unit one *interaction* for the scalar case, or one for each item of a stream.
+All rows of an execution live in one partition, and one task decides all its events one after another, so a decision
+needs no lock: `decide(state, event) -> Decision(changes, effects, facts)`.
+
+A stream is pulled by its *session*: each element that is an item becomes an interaction, and in flight are the items
+dispatched and not yet *settled*. An answer is *admitted* once; on the live path its continuation is owed at once, on
+the durable path only when the unit's dispatch is complete and the execution is parked on that unit. An item is settled
+by the turn that writes its outputs; that gives its place in the window, and its slot of the admission budget, back.
+When the source has ended and everything is settled, the stream ends; an object may still have to be published.
+
+Whatever has to be done outside the transaction is an *owed* row, written by the turn that decides it and deleted by the
+turn that knows it done. After a crash the rows say what is owed, and it is done again, under the same ids.
+
+Invariants
+----------
+I1  An interaction leaves the open statuses once, and never comes back.
+I2  One completion is admitted per interaction; the first payload is kept.
+I3  An item is settled once: its output row exists exactly when it is settled.
+I4  dispatched - settled = in flight, 0 <= in flight <= window on the live path.
+I5  A slot is held by: a session, for an item not dispatched; an open interaction; or an owed continuation of the live
+    path. Every slot goes back once.
+I6  A deadline row exists exactly while its interaction is open.
+I7  A terminal execution changes no more, and owes nothing but the closing of its open interactions and what its log
+    already holds.
+I8  A local result is taken only while exactly that work is owed.
+I9  Continuations of the durable path start only behind all four gates.
+I10 The same state and event give the same decision: ids, deadlines and request bytes are functions of rows.
+"""

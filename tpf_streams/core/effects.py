@@ -79,6 +79,20 @@ class RequestSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class UseSlot:
+    """An item took one of the slots that its live session holds: from here on its interaction holds it."""
+
+    execution_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitEarly:
+    """A completion is waiting for the interaction just created: decide it in this turn, as EarlyDue."""
+
+    interaction_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReturnSlot:
     """A slot of the await step's budget is free once this turn holds."""
 
@@ -115,6 +129,8 @@ Effect: TypeAlias = (
     | StopSource
     | RunSegment
     | RequestSlot
+    | UseSlot
+    | AdmitEarly
     | ReturnSlot
     | SendOwed
     | ContinueOwed

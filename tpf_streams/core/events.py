@@ -32,6 +32,8 @@ class CompletionReceived:
     envelope: CompletionEnvelope
     arrived_at_ms: int
     origin: str = ""
+    raw: bytes = b""
+    """The record's own bytes, for the dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,13 @@ class SlotGranted:
     """The admission budget gave the item behind `owed` its slot."""
 
     owed: OwedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyDue:
+    """The row that an early completion waited for exists now (contract 0.11)."""
+
+    interaction_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +184,7 @@ Event: TypeAlias = (
     | SegmentCompleted
     | SegmentFailed
     | SlotGranted
+    | EarlyDue
     | RequestSent
     | RequestFailed
     | OwedDue

@@ -71,7 +71,7 @@ class OwedKind(StrEnum):
     """What a task still has to do for an execution, after any crash (architecture D3)."""
 
     SEGMENT = "SEGMENT"
-    """Run the service steps from `step_index` on `payload`."""
+    """Run the service steps from `step_index` on `payload`; item None of a stream: be its source."""
     SLOT = "SLOT"
     """Wait for a slot of the admission budget, then dispatch `payload` at the await step `step_index`."""
     SEND = "SEND"

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 Json: TypeAlias = Any
-"""A plain JSON value: None, bool, int, float, str, list of these, or dict of str to these. No Decimal: those are str."""
+"""A plain JSON value: None, bool, int, float, str, a list of these, or a dict of str to these. Decimals are str."""
 
 
 class Cardinality(StrEnum):
@@ -60,6 +60,8 @@ class TransportSpec:
     type: str
     endpoint: str | None = None
     live: bool = False
+    owed: bool = False
+    """Whether a dispatch happens outside the log (HTTP, SQS): owed after the commit, at least once."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -98,6 +100,10 @@ class AwaitDefinition:
     assignee: str | None = None
     group: str | None = None
     on_item_timeout: OnItemTimeout = OnItemTimeout.FAIL_UNIT
+    arms: tuple[str, ...] = ()
+    """Variants of the output type where it is a union: the single key of a completion's payload."""
+    decimal_fields: frozenset[str] = frozenset()
+    """Top-level fields of the input type whose scalar is decimal: equal amounts make equal idempotency keys (0.7)."""
     convert: Callable[[Json], object] = lambda payload: payload
     """Completion payload (plain JSON) -> the object the next step takes. Raises PayloadError. Pure."""
 
@@ -131,6 +137,8 @@ class PipelineDefinition:
     parallelism: Parallelism = Parallelism.AUTO
     on_item_failure: OnItemFailure = OnItemFailure.FAIL_EXECUTION
     on_row_error: OnRowError = OnRowError.REJECT_ROW
+    encoding: str = "utf-8"
+    """Of ingested text objects (contract 0.15)."""
     budget_enabled: bool = True
     resume_token_secrets: tuple[str, ...] = ()
     """The first signs, all verify (contract 0.13). Empty only where no await step needs a token."""

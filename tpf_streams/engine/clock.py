@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,19 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+async def first_of(stop: asyncio.Event, *waits: Coroutine[Any, Any, None]) -> None:
+    """Return when one of `waits` does or `stop` is set; raises what a wait raises. The others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in (stop.wait(), *waits)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 class PartitionTime:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from tpf_streams.core.envelope import EnvelopeRefusedError, parse_completion
 from tpf_streams.core.events import ArrivalMarked
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.step import AwaitDefinition, Cardinality, PipelineDefinition
+from tpf_streams.engine.clock import first_of
 from tpf_streams.engine.wire import (
     Origin,
     completion_record,
@@ -183,7 +184,7 @@ class CompletionRouter:
                 except Exception:
                     log.exception("the completion router lost its log and opens it again in %.1f s", backoff_s)
                     await self.close()
-                    await _first_of(stop, self._clock.sleep(backoff_s))
+                    await first_of(stop, self._clock.sleep(backoff_s))
                     backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         finally:
             await self.close()
@@ -201,7 +202,7 @@ class CompletionRouter:
         if not self._courses:
             await self.open()
         if not await self.step():
-            await _first_of(stop, *(course.reader.wait(IDLE_WAIT_S) for course in self._courses))
+            await first_of(stop, *(course.reader.wait(IDLE_WAIT_S) for course in self._courses))
 
     async def _advance(self, course: _Course) -> bool:
         found = await course.reader.poll(BATCH_MAX)
@@ -230,16 +231,3 @@ class CompletionRouter:
             if drop is not None:
                 facts.append(drop)
         return records, facts
-
-
-async def _first_of(stop: asyncio.Event, *waits: Coroutine[Any, Any, None]) -> None:
-    """Return when one of `waits` does or `stop` is set; raises what a wait raises. The others are cancelled."""
-    tasks = [asyncio.ensure_future(wait) for wait in (stop.wait(), *waits)]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()

@@ -1,0 +1,311 @@
+"""Completion admission: one completion, one outcome, the same on every transport (contract 0.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+
+import orjson
+
+from tpf_streams.core.continuation import interaction_ended, resume_scalar
+from tpf_streams.core.effects import DeadLetter, ReturnSlot
+from tpf_streams.core.ending import close_interaction, labels
+from tpf_streams.core.envelope import CompletionEnvelope
+from tpf_streams.core.events import CompletionReceived
+from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
+from tpf_streams.core.fallback import arm_of, complete_if_answered, gates_open, start_item
+from tpf_streams.core.identity import id_bytes
+from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
+from tpf_streams.core.json_policy import canonical
+from tpf_streams.core.rows import text_id
+from tpf_streams.core.state import Draft
+from tpf_streams.core.step import AwaitDefinition, CorrelationStrategy
+from tpf_streams.core.token import TokenClaims, check_token
+from tpf_streams.errors import PayloadError, TokenError
+
+
+class Outcome(StrEnum):
+    """What a completion is told. The names are on the wire."""
+
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    INVALID_ENVELOPE = "invalid_envelope"
+    HELD = "held"
+    NOT_FOUND = "not_found"
+    TENANT_MISMATCH = "tenant_mismatch"
+    IDENTITY_MISMATCH = "identity_mismatch"
+    RESUME_TOKEN_REJECTED = "resume_token_rejected"
+    INVALID_PAYLOAD = "invalid_payload"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    TERMINAL = "terminal"
+    LATE = "late"
+    ADMITTED = "admitted"
+
+
+_DEAD_LETTERED = frozenset({Outcome.INVALID_PAYLOAD, Outcome.PAYLOAD_TOO_LARGE})
+_UNDROPPED = frozenset({Outcome.ADMITTED, Outcome.DUPLICATE, Outcome.HELD})
+
+
+def completion_received(draft: Draft, event: CompletionReceived) -> None:
+    """Decide one completion and whatever follows from it."""
+    transport = "unknown"
+    try:
+        interaction = find_row(draft, event.envelope)
+        if interaction is None:
+            outcome = without_row(draft, event)
+        else:
+            transport = interaction.transport_type
+            outcome = with_row(draft, event, interaction)
+        message = ""
+    except _Refused as refusal:
+        outcome, message = refusal.outcome, refusal.message
+    draft.outcome = outcome.value
+    report(draft, event, outcome, message, transport)
+
+
+class _Refused(Exception):
+    """A completion stops at this outcome."""
+
+    def __init__(self, outcome: Outcome, message: str = "") -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.message = message
+
+
+def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | None:
+    """The one row that every id of the envelope names (contract 0.3).
+
+    Raises _Refused: tenant_mismatch or identity_mismatch. Says nothing about another row.
+    """
+    by_interaction = row_of(draft, envelope.interaction_id)
+    by_correlation = by_interaction
+    if envelope.correlation_id is not None and not (
+        by_interaction is not None and by_interaction.correlation_id == envelope.correlation_id
+    ):
+        by_correlation = row_of(draft, interaction_of(draft, envelope.correlation_id))
+    found = by_interaction or by_correlation
+    if found is None:
+        return None
+    if found.tenant_id != envelope.tenant_id:
+        raise _Refused(Outcome.TENANT_MISMATCH)
+    if envelope.interaction_id is not None and by_interaction is not by_correlation:
+        raise _Refused(Outcome.IDENTITY_MISMATCH)
+    return found
+
+
+def row_of(draft: Draft, interaction_id: str | None) -> InteractionRecord | None:
+    raw = None if interaction_id is None else id_bytes(interaction_id)
+    return None if raw is None else draft.interaction(text_id(raw))
+
+
+def interaction_of(draft: Draft, correlation_id: str) -> str | None:
+    raw = id_bytes(correlation_id)
+    if raw is None:
+        return None
+    found = draft.state.get_bytes(draft.keys.correlation(text_id(raw)))
+    return None if found is None else text_id(found)
+
+
+def without_row(draft: Draft, event: CompletionReceived) -> Outcome:
+    """Contract 0.11: held with a good token in time, terminal with one later, else not found."""
+    envelope = event.envelope
+    claims = claims_of(draft, envelope)
+    if claims is None or claims.tenant_id != envelope.tenant_id:
+        return Outcome.NOT_FOUND
+    if envelope.interaction_id not in (None, claims.interaction_id):
+        return Outcome.NOT_FOUND
+    if envelope.correlation_id not in (None, claims.correlation_id):
+        return Outcome.NOT_FOUND
+    if event.arrived_at_ms > claims.deadline_epoch_ms:
+        return Outcome.TERMINAL
+    if draft.get(draft.keys.early(claims.interaction_id), EarlyRecord) is None:
+        hold(draft, event, claims)
+    return Outcome.HELD
+
+
+def claims_of(draft: Draft, envelope: CompletionEnvelope) -> TokenClaims | None:
+    """The verified claims of a token that was issued for an id of ours, or None."""
+    if envelope.resume_token is None or draft.state.signer is None:
+        return None
+    try:
+        claims = draft.state.signer.verify(envelope.resume_token)
+    except TokenError:
+        return None
+    return claims if id_bytes(claims.interaction_id) is not None else None
+
+
+def hold(draft: Draft, event: CompletionReceived, claims: TokenClaims) -> None:
+    envelope = event.envelope
+    expires = claims.deadline_epoch_ms
+    draft.put(
+        draft.keys.early(claims.interaction_id),
+        EarlyRecord(
+            interaction_id=claims.interaction_id,
+            tenant_id=envelope.tenant_id,
+            correlation_id=envelope.correlation_id,
+            resume_token=envelope.resume_token or "",
+            idempotency_key=envelope.idempotency_key,
+            actor=envelope.actor,
+            response_payload=envelope.response_payload,
+            arrived_at_epoch_ms=event.arrived_at_ms,
+            expires_at_epoch_ms=expires,
+        ),
+    )
+    draft.put(draft.keys.early_expiry(expires, claims.interaction_id), b"")
+    draft.fact("completion.early_held.total", {"step_id": claims.step_id})
+
+
+def early_due(draft: Draft, interaction_id: str) -> None:
+    """The row exists now: decide the completion that was held for it, by its own arrival time."""
+    early = draft.get(draft.keys.early(interaction_id), EarlyRecord)
+    if early is None:
+        return
+    draft.delete(draft.keys.early(interaction_id))
+    draft.delete(draft.keys.early_expiry(early.expires_at_epoch_ms, interaction_id))
+    envelope = CompletionEnvelope(
+        tenant_id=early.tenant_id,
+        interaction_id=early.interaction_id,
+        correlation_id=early.correlation_id,
+        resume_token=early.resume_token,
+        idempotency_key=early.idempotency_key,
+        actor=early.actor,
+        response_payload=early.response_payload,
+    )
+    completion_received(draft, CompletionReceived(envelope, early.arrived_at_epoch_ms, "early"))
+
+
+def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRecord) -> Outcome:
+    step = draft.step(interaction.step_index)
+    check_row_token(draft, event.envelope, interaction, step)
+    payload = event.envelope.response_payload
+    limit = draft.definition.limits.max_payload_bytes
+    if len(orjson.dumps(payload)) > limit:
+        raise _Refused(Outcome.PAYLOAD_TOO_LARGE, f"responsePayload is over {limit} bytes")
+    try:
+        value = step.convert(payload)
+    except PayloadError as error:
+        raise _Refused(Outcome.INVALID_PAYLOAD, str(error)) from error
+    if interaction.status is InteractionStatus.COMPLETED:
+        same = canonical(payload) == canonical(interaction.response_payload)
+        return Outcome.DUPLICATE if same else Outcome.CONFLICT
+    if interaction.status in (InteractionStatus.CANCELLED, InteractionStatus.FAILED):
+        return Outcome.TERMINAL
+    if event.arrived_at_ms > interaction.deadline_epoch_ms:
+        if interaction.status is not InteractionStatus.TIMED_OUT:
+            message = f"Await interaction timed out: {interaction.interaction_id}"
+            interaction_ended(draft, interaction, InteractionStatus.TIMED_OUT, "AWAIT_TIMEOUT", message)
+        return Outcome.LATE
+    if interaction.status is InteractionStatus.TIMED_OUT:
+        return Outcome.TERMINAL
+    execution = draft.execution(interaction.execution_id)
+    if execution is None or execution.status.terminal:
+        # The execution has ended and the bounded closing has not come to this row yet.
+        close_interaction(draft, interaction, InteractionStatus.CANCELLED)
+        return Outcome.TERMINAL
+    admit(draft, event, execution, step, interaction, value)
+    return Outcome.ADMITTED
+
+
+def check_row_token(
+    draft: Draft, envelope: CompletionEnvelope, interaction: InteractionRecord, step: AwaitDefinition
+) -> None:
+    """Contract 0.2: required for signedResumeToken, checked whenever supplied. The row decides about time."""
+    token = envelope.resume_token
+    if token is None:
+        if step.correlation is CorrelationStrategy.SIGNED_RESUME_TOKEN and step.require_token:
+            raise _Refused(Outcome.RESUME_TOKEN_REJECTED, "a resume token is required")
+        return
+    if draft.state.signer is None:
+        raise _Refused(Outcome.RESUME_TOKEN_REJECTED, "no resume token secret is configured")
+    try:
+        check_token(
+            draft.state.signer.verify(token),
+            tenant_id=interaction.tenant_id,
+            interaction_id=interaction.interaction_id,
+            correlation_id=interaction.correlation_id,
+            execution_id=interaction.execution_id,
+            step_id=interaction.step_id,
+        )
+    except TokenError as error:
+        raise _Refused(Outcome.RESUME_TOKEN_REJECTED, str(error)) from error
+
+
+def admit(
+    draft: Draft,
+    event: CompletionReceived,
+    execution: ExecutionRecord,
+    step: AwaitDefinition,
+    interaction: InteractionRecord,
+    value: object,
+) -> None:
+    """Record the answer, once, and let the execution go on as its path allows."""
+    interaction = replace(
+        interaction,
+        status=InteractionStatus.COMPLETED,
+        version=interaction.version + 1,
+        response_payload=event.envelope.response_payload,
+        actor=event.envelope.actor,
+        updated_at_epoch_ms=draft.now_ms,
+    )
+    draft.put_interaction(interaction)
+    draft.delete(draft.keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id))
+    if step.transport.owed:
+        draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
+    facts = labels(step)
+    draft.fact(
+        "completion.admitted.total", facts, latencyMs=max(0, event.arrived_at_ms - interaction.created_at_epoch_ms)
+    )
+    if interaction.item_index is None:
+        draft.effect(ReturnSlot(interaction.execution_id, step.index))
+        owed = OwedRecord(
+            interaction.execution_id,
+            OwedKind.SEGMENT,
+            None,
+            step.index + 1,
+            interaction_id=interaction.interaction_id,
+            unit_id=interaction.unit_id,
+            arm=arm_of(step, interaction),
+        )
+        resume_scalar(draft, execution, step, owed, value)
+    else:
+        admit_item(draft, execution, step, interaction, value)
+
+
+def admit_item(
+    draft: Draft, execution: ExecutionRecord, step: AwaitDefinition, interaction: InteractionRecord, value: object
+) -> None:
+    """An answered item goes to the live session, or through the gates of the durable path."""
+    session = draft.session(execution.execution_id)
+    unit = draft.unit(interaction.unit_id)
+    if session is None or unit is None:
+        return
+    key = str(step.index)
+    completed = {**session.completed, key: session.completed.get(key, 0) + 1}
+    draft.put_session(replace(session, completed=completed))
+    facts = labels(step)
+    draft.fact("item.completed.total", {**facts, "cardinality": unit.cardinality})
+    if session.live:
+        draft.fact("live.handoff.total", facts)
+        start_item(draft, execution, step, interaction, holds_slot=step.index, value=value, converted=True)
+        return
+    unit = replace(unit, completed_item_count=completed[key], version=unit.version + 1)
+    draft.put_unit(unit)
+    complete_if_answered(draft, step, unit)
+    draft.effect(ReturnSlot(execution.execution_id, step.index))
+    releasing = draft.owed(execution.execution_id, OwedKind.RELEASE, step.index)
+    item = interaction.item_index or 0
+    if gates_open(execution, unit) and (releasing is None or item < releasing.cursor):
+        draft.fact("resume.released.total", {**facts, "cardinality": unit.cardinality})
+        start_item(draft, execution, step, interaction, holds_slot=None, value=value, converted=True)
+    else:
+        draft.fact("completion.early_held.total", {**facts, "cardinality": unit.cardinality})
+
+
+def report(draft: Draft, event: CompletionReceived, outcome: Outcome, message: str, transport: str) -> None:
+    """Count what was not admitted, and keep what an operator may have to repair (contract 0.4, 0.10)."""
+    if outcome is Outcome.DUPLICATE:
+        draft.fact("completion.duplicate.total", {"transport": transport})
+    if outcome not in _UNDROPPED:
+        draft.fact("completion.dropped.total", {"transport": transport, "reason": outcome.value})
+    if outcome in _DEAD_LETTERED:
+        draft.effect(DeadLetter(outcome.value, message, event.origin, event.raw))

@@ -1,0 +1,191 @@
+"""Going out: interactions are created and handed to their transport, once they hold a slot of the budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+
+from tpf_streams.core.effects import AdmitEarly, RequestSlot, SendOwed, SendRequest
+from tpf_streams.core.ending import labels
+from tpf_streams.core.envelope import idempotency_key
+from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
+from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
+from tpf_streams.core.rows import raw_id
+from tpf_streams.core.state import Draft
+from tpf_streams.core.step import AwaitDefinition, Json
+from tpf_streams.core.unit import AwaitUnitRecord, UnitStatus
+from tpf_streams.errors import PayloadError
+
+
+def wants_slot(draft: Draft, step: AwaitDefinition) -> bool:
+    """Whether interactions of this step need a slot of the admission budget (contract section 8)."""
+    return draft.definition.budget_enabled and step.transport.endpoint is not None
+
+
+def dispatch_when_allowed(draft: Draft, execution: ExecutionRecord, owed: OwedRecord) -> None:
+    """Dispatch `owed.payload` at the await step `owed.step_index`, at once or when a slot is held.
+
+    The deadline starts with the slot, not with the wait for it (contract 0.17). Raises PayloadError.
+    """
+    if wants_slot(draft, draft.step(owed.step_index)):
+        draft.put_owed(owed)
+        draft.effect(RequestSlot(owed))
+    else:
+        dispatch(draft, execution, owed.step_index, owed.item_index, owed.payload)
+
+
+def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: int | None, payload: Json) -> None:
+    """Create the interaction of one item, or of a scalar execution, and send its request.
+
+    Raises PayloadError when the payload is too large or a field of the idempotency key is missing.
+    """
+    step = draft.step(index)
+    size = len(orjson.dumps(payload))
+    if size > draft.definition.limits.max_payload_bytes:
+        limit = draft.definition.limits.max_payload_bytes
+        raise PayloadError(f"the request of {step.step_id} has {size} bytes; pipeline.max-payload-bytes is {limit}")
+    interaction = new_interaction(draft, execution, step, item_index, payload)
+    ensure_unit(draft, execution, step, interaction)
+    if item_index is None:
+        park_scalar(draft, execution, interaction)
+    keys = draft.keys
+    draft.put_interaction(interaction)
+    draft.put(keys.correlation(interaction.correlation_id), raw_id(interaction.interaction_id))
+    draft.put(keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id), b"")
+    send(draft, step, interaction)
+    early = keys.early(interaction.interaction_id)
+    if draft.state.early_rows and draft.get(early, EarlyRecord) is not None:
+        draft.effect(AdmitEarly(interaction.interaction_id))
+
+
+def new_interaction(
+    draft: Draft, execution: ExecutionRecord, step: AwaitDefinition, item_index: int | None, payload: Json
+) -> InteractionRecord:
+    ids = draft.state.unit_ids(execution, step)
+    now = draft.now_ms
+    place = f"{execution.execution_id}:{step.index}"
+    return InteractionRecord(
+        tenant_id=execution.tenant_id,
+        execution_id=execution.execution_id,
+        unit_id=ids.unit_id,
+        step_id=step.step_id,
+        step_index=step.index,
+        item_index=item_index,
+        interaction_id=ids.interaction_id(item_index),
+        correlation_id=ids.correlation_id(item_index),
+        causation_id=place if item_index is None else f"{place}:{item_index}",
+        idempotency_key=idempotency_key(
+            step.step_id,
+            step.idempotency_fields,
+            payload,
+            item_index,
+            execution.execution_id,
+            decimal_fields=step.decimal_fields,
+        ),
+        status=InteractionStatus.WAITING if step.transport.owed else InteractionStatus.DISPATCHED,
+        version=1,
+        input_type=step.input_type,
+        output_type=step.output_type,
+        request_payload=payload,
+        response_payload=None,
+        actor=None,
+        assignee=literal_or_field(step.assignee, payload),
+        group=literal_or_field(step.group, payload),
+        transport_type=step.transport.type,
+        deadline_epoch_ms=now + step.timeout_ms,
+        issued_at_epoch_ms=now,
+        dispatched_at_epoch_ms=now,
+        created_at_epoch_ms=now,
+        updated_at_epoch_ms=now,
+    )
+
+
+def literal_or_field(name: str | None, payload: Json) -> str | None:
+    """Contract 0.14: an assignee or group is a payload field of that name, else the word itself."""
+    if name is None or not isinstance(payload, dict) or name not in payload:
+        return name
+    value = payload[name]
+    return None if value is None else str(value)
+
+
+def ensure_unit(
+    draft: Draft, execution: ExecutionRecord, step: AwaitDefinition, interaction: InteractionRecord
+) -> None:
+    """The unit of a boundary exists from its first interaction on; a scalar one is complete in dispatch at once."""
+    if draft.unit(interaction.unit_id) is None:
+        draft.put_unit(new_unit(draft, execution, step, itemized=interaction.item_index is not None))
+
+
+def new_unit(draft: Draft, execution: ExecutionRecord, step: AwaitDefinition, *, itemized: bool) -> AwaitUnitRecord:
+    return AwaitUnitRecord(
+        tenant_id=execution.tenant_id,
+        unit_id=draft.state.unit_ids(execution, step).unit_id,
+        execution_id=execution.execution_id,
+        step_id=step.step_id,
+        step_index=step.index,
+        generation=execution.generation,
+        cardinality=step.cardinality.value,
+        itemized=itemized,
+        status=UnitStatus.WAITING_EXTERNAL,
+        version=1,
+        expected_item_count=None if itemized else 1,
+        completed_item_count=0,
+        rejected_item_count=0,
+        dispatch_complete=not itemized,
+        created_at_epoch_ms=draft.now_ms,
+        updated_at_epoch_ms=draft.now_ms,
+    )
+
+
+def park_scalar(draft: Draft, execution: ExecutionRecord, interaction: InteractionRecord) -> None:
+    draft.put_execution(
+        replace(
+            execution,
+            status=ExecutionStatus.WAITING_EXTERNAL,
+            version=execution.version + 1,
+            current_step_index=interaction.step_index,
+            await_unit_id=interaction.unit_id,
+            updated_at_epoch_ms=draft.now_ms,
+        )
+    )
+
+
+def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) -> None:
+    facts = labels(step)
+    draft.fact("interaction.created.total", facts)
+    if step.transport.owed:
+        owed = OwedRecord(
+            interaction.execution_id,
+            OwedKind.SEND,
+            interaction.item_index,
+            interaction.step_index,
+            interaction_id=interaction.interaction_id,
+        )
+        draft.put_owed(owed)
+        draft.effect(SendOwed(owed))
+        return
+    draft.effect(SendRequest(interaction))
+    draft.fact("interaction.dispatched.total", facts)
+    if interaction.item_index is None:
+        draft.fact("unit.dispatch_complete.total", {**facts, "cardinality": step.cardinality.value})
+
+
+def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
+    """A dispatch outside the log is known done. An answer may have been faster: then only the owing ends (T30)."""
+    if draft.owed(owed.execution_id, owed.kind, owed.item_index) is None:
+        return
+    draft.done(owed)
+    interaction = draft.interaction(owed.interaction_id or "")
+    if interaction is None or interaction.status.terminal:
+        return
+    draft.put_interaction(
+        replace(
+            interaction,
+            status=InteractionStatus.DISPATCHED,
+            version=interaction.version + 1,
+            transport_metadata=metadata,
+            updated_at_epoch_ms=draft.now_ms,
+        )
+    )
+    draft.fact("interaction.dispatched.total", labels(draft.step(interaction.step_index)))

@@ -1,0 +1,254 @@
+"""How executions end: finished streams, published objects, failures, and the bounded closing of what is open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tpf_streams.core.effects import ContinueOwed, PublishObject, ReturnSlot, StopSource
+from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, Summary
+from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
+from tpf_streams.core.state import Draft
+from tpf_streams.core.step import AwaitDefinition
+from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
+
+CLOSE_AT_ONCE = 500
+"""Interactions closed in one turn."""
+
+
+def labels(step: AwaitDefinition) -> dict[str, str]:
+    """The bounded labels of a step's facts (contract 10.1)."""
+    return {"step_id": step.step_id, "transport": step.transport.type}
+
+
+def await_steps(draft: Draft) -> list[AwaitDefinition]:
+    return [step for step in draft.definition.steps if isinstance(step, AwaitDefinition)]
+
+
+def finish_if_drained(draft: Draft, execution: ExecutionRecord, session: SessionRecord) -> None:
+    """End the stream when its source has ended and every item is settled (contract 0.20)."""
+    if not session.drained or draft.owed(execution.execution_id, OwedKind.PUBLISH, None):
+        return
+    for step in await_steps(draft):
+        unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
+        if unit is not None and unit.itemized and not unit.status.terminal:
+            complete_unit(draft, unit, step, session)
+    failure = session.failure
+    if failure is not None and not (session.publish_on_failure and session.outputs):
+        fail_execution(draft, execution, *failure)
+    elif draft.definition.publishes:
+        owe_publish(draft, execution)
+    elif failure is not None:
+        fail_execution(draft, execution, *failure)
+    else:
+        succeed(draft, execution)
+
+
+def complete_unit(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, session: SessionRecord) -> None:
+    """Write the counts of a unit whose items are all settled, and COMPLETED."""
+    completed = session.completed.get(str(step.index), 0)
+    draft.put_unit(
+        replace(
+            unit,
+            status=UnitStatus.COMPLETED,
+            version=unit.version + 1,
+            expected_item_count=session.next_item_index
+            if unit.expected_item_count is None
+            else unit.expected_item_count,
+            completed_item_count=completed,
+            rejected_item_count=session.rejected_items,
+            dispatch_complete=True,
+            updated_at_epoch_ms=draft.now_ms,
+        )
+    )
+    unit_ended(draft, unit, step, UnitStatus.COMPLETED)
+
+
+def unit_ended(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, status: UnitStatus) -> None:
+    draft.fact(
+        "unit.terminal.total",
+        {**labels(step), "status": status.value, "cardinality": unit.cardinality},
+        unitId=unit.unit_id,
+        executionId=unit.execution_id,
+        durationMs=draft.now_ms - unit.created_at_epoch_ms,
+    )
+
+
+def owe_publish(draft: Draft, execution: ExecutionRecord) -> None:
+    draft.put_owed(OwedRecord(execution.execution_id, OwedKind.PUBLISH, None, len(draft.definition.steps)))
+    draft.put_execution(
+        replace(
+            execution,
+            status=ExecutionStatus.RUNNING,
+            version=execution.version + 1,
+            await_unit_id=None,
+            updated_at_epoch_ms=draft.now_ms,
+        )
+    )
+    draft.effect(PublishObject(execution.execution_id))
+
+
+def published(draft: Draft, execution_id: str, name: str) -> None:
+    """The object is in place: the execution ends as its items said."""
+    execution = draft.execution(execution_id)
+    owed = draft.owed(execution_id, OwedKind.PUBLISH, None)
+    if execution is None or owed is None or execution.status.terminal:
+        return
+    draft.done(owed)
+    execution = replace(execution, published=name)
+    session = draft.session(execution_id)
+    if session is not None and session.failure is not None:
+        fail_execution(draft, execution, *session.failure)
+    else:
+        succeed(draft, execution)
+
+
+def publish_failed(draft: Draft, execution_id: str, code: str, message: str, detail: str) -> None:
+    execution = draft.execution(execution_id)
+    owed = draft.owed(execution_id, OwedKind.PUBLISH, None)
+    if execution is None or owed is None or execution.status.terminal:
+        return
+    draft.done(owed)
+    fail_execution(draft, execution, code, message, detail)
+
+
+def succeed(draft: Draft, execution: ExecutionRecord) -> None:
+    draft.put_execution(
+        replace(
+            execution,
+            status=ExecutionStatus.SUCCEEDED,
+            version=execution.version + 1,
+            current_step_index=len(draft.definition.steps) - 1,
+            await_unit_id=None,
+            updated_at_epoch_ms=draft.now_ms,
+            summary=end_session(draft, execution),
+        )
+    )
+    draft.fact("execution.terminal.total", {"status": "SUCCEEDED"}, executionId=execution.execution_id)
+
+
+def fail_execution(
+    draft: Draft,
+    execution: ExecutionRecord,
+    code: str,
+    message: str,
+    detail: str = "",
+    unit_status: UnitStatus = UnitStatus.FAILED,
+) -> None:
+    """FAILED, with the reason in the row; what is open is closed in bounded turns, what is owed is forgotten."""
+    limits = draft.definition.limits
+    session = draft.session(execution.execution_id)
+    forget_owed(draft, execution.execution_id)
+    for step in await_steps(draft):
+        unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
+        if unit is not None:
+            close_unit(draft, unit, step, session, unit_status)
+    draft.put_execution(
+        replace(
+            execution,
+            status=ExecutionStatus.FAILED,
+            version=execution.version + 1,
+            await_unit_id=None,
+            error_code=code,
+            error_message=message[: limits.error_message_chars],
+            error_detail=detail.encode()[-limits.error_detail_bytes :].decode(errors="ignore") or None,
+            updated_at_epoch_ms=draft.now_ms,
+            summary=end_session(draft, execution),
+        )
+    )
+    draft.effect(StopSource(execution.execution_id))
+    draft.fact("execution.terminal.total", {"status": "FAILED"}, executionId=execution.execution_id, errorCode=code)
+
+
+def end_session(draft: Draft, execution: ExecutionRecord) -> Summary:
+    """Drop the session row; its counts stay in the execution."""
+    session = draft.session(execution.execution_id)
+    if session is None:
+        return Summary(items=1, outputs=int(draft.output(execution.execution_id, None) is not None))
+    draft.delete(draft.keys.session(execution.execution_id))
+    return Summary(
+        items=session.next_item_index,
+        outputs=session.outputs,
+        rejected_rows=session.rejected_rows,
+        rejected_items=session.rejected_items,
+        by_arm=session.by_arm,
+    )
+
+
+def forget_owed(draft: Draft, execution_id: str) -> None:
+    """Nothing of a failed execution is owed any more; its slots go back."""
+    for owed in draft.all_owed(execution_id):
+        if owed.kind is OwedKind.CLOSE:
+            continue
+        draft.done(owed)
+        if owed.holds_slot is not None:
+            draft.effect(ReturnSlot(execution_id, owed.holds_slot))
+
+
+def close_unit(
+    draft: Draft,
+    unit: AwaitUnitRecord,
+    step: AwaitDefinition,
+    session: SessionRecord | None,
+    status: UnitStatus,
+) -> None:
+    if unit.status is UnitStatus.COMPLETED:
+        return
+    if not unit.status.terminal:
+        draft.put_unit(replace(unit, status=status, version=unit.version + 1, updated_at_epoch_ms=draft.now_ms))
+        unit_ended(draft, unit, step, status)
+    items = session.next_item_index if unit.itemized and session is not None else 1
+    owed = OwedRecord(
+        unit.execution_id,
+        OwedKind.CLOSE,
+        step.index,
+        step.index,
+        payload=items,
+        unit_id=unit.unit_id,
+    )
+    continue_closing(draft, owed)
+
+
+def continue_closing(draft: Draft, owed: OwedRecord) -> None:
+    """Cancel the open interactions of one unit, at most CLOSE_AT_ONCE a turn."""
+    execution = draft.execution(owed.execution_id)
+    if execution is None:
+        draft.done(owed)
+        return
+    step = draft.step(owed.step_index)
+    end = min(owed.cursor + CLOSE_AT_ONCE, int(owed.payload))
+    for interaction in interactions_between(draft, execution, step, owed.cursor, end):
+        if not interaction.status.terminal:
+            close_interaction(draft, interaction, InteractionStatus.CANCELLED)
+    if end >= int(owed.payload):
+        draft.done(owed)
+        return
+    rest = replace(owed, cursor=end)
+    draft.put_owed(rest)
+    draft.effect(ContinueOwed(rest))
+
+
+def interactions_between(
+    draft: Draft, execution: ExecutionRecord, step: AwaitDefinition, start: int, end: int
+) -> list[InteractionRecord]:
+    """The interactions of items start..end-1 of a unit (of the scalar one, where the unit has no items).
+
+    Ids are computed, not listed: that is what deterministic ids are for (contract 0.1).
+    """
+    ids = draft.state.unit_ids(execution, step)
+    unit = draft.unit(ids.unit_id)
+    numbers: list[int | None] = [None]
+    if unit is not None and unit.itemized:
+        numbers = list(range(start, end))
+    keys = [draft.keys.interaction(ids.interaction_id(number)) for number in numbers]
+    draft.state.prefetch(InteractionRecord, keys)
+    found = (draft.get(key, InteractionRecord) for key in keys)
+    return [interaction for interaction in found if interaction is not None]
+
+
+def close_interaction(draft: Draft, interaction: InteractionRecord, status: InteractionStatus) -> None:
+    """End an open interaction without an answer: its deadline and its slot go with it."""
+    draft.put_interaction(
+        replace(interaction, status=status, version=interaction.version + 1, updated_at_epoch_ms=draft.now_ms)
+    )
+    draft.delete(draft.keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id))
+    draft.effect(ReturnSlot(interaction.execution_id, interaction.step_index))

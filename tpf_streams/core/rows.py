@@ -1,0 +1,224 @@
+"""Durable rows: their keys and their bytes.
+
+Key: 2-byte slot (big-endian), 1 byte of kind, then the kind's own part, fixed width and ordered; see `Keys`.
+Value: 1 byte format version, then a JSON array of the record's fields in order. A field is only ever added at the end,
+with a default: rows of an earlier version decode with fewer elements. A row of a later version is refused, not guessed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import orjson
+
+from tpf_streams.core.execution import (
+    ExecutionRecord,
+    ExecutionStatus,
+    OutputRecord,
+    OwedKind,
+    OwedRecord,
+    RejectRecord,
+    Summary,
+)
+from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
+from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
+from tpf_streams.errors import LogCorruptError
+
+VERSION = 1
+_HEADER = bytes([VERSION])
+_U32 = struct.Struct(">I")
+_U64 = struct.Struct(">Q")
+_SCALAR = 0xFFFFFFFF
+"""Item number of the scalar item in keys; real items stay below it."""
+
+R = TypeVar("R")
+
+
+def raw_id(text: str) -> bytes:
+    """The 16 bytes of an id's text."""
+    return bytes.fromhex(text.replace("-", ""))
+
+
+def text_id(raw: bytes) -> str:
+    """The text of 16 id bytes."""
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class Keys:
+    """Store keys of one slot. `item_index` None is the scalar item."""
+
+    def __init__(self, slot: int) -> None:
+        self.prefix = struct.pack(">H", slot)
+        self._kind = {kind: self.prefix + kind for kind in (b"c", b"d", b"e", b"i", b"o", b"r", b"s", b"u", b"w")}
+        self._early, self._expiry = self.prefix + b"y", self.prefix + b"z"
+        self.markers = self.prefix + b"m"
+        self.now = self.prefix + b"n"
+
+    def execution(self, execution_id: str) -> bytes:
+        return self._kind[b"e"] + raw_id(execution_id)
+
+    def session(self, execution_id: str) -> bytes:
+        return self._kind[b"s"] + raw_id(execution_id)
+
+    def unit(self, unit_id: str) -> bytes:
+        return self._kind[b"u"] + raw_id(unit_id)
+
+    def interaction(self, interaction_id: str) -> bytes:
+        return self._kind[b"i"] + raw_id(interaction_id)
+
+    def correlation(self, correlation_id: str) -> bytes:
+        """-> 16 bytes: the interaction's id."""
+        return self._kind[b"c"] + raw_id(correlation_id)
+
+    def deadline(self, epoch_ms: int, interaction_id: str) -> bytes:
+        """Present exactly while the interaction is open; in order of time."""
+        return self._kind[b"d"] + _U64.pack(epoch_ms) + raw_id(interaction_id)
+
+    def output(self, execution_id: str, item_index: int | None) -> bytes:
+        """Present exactly when the item is settled."""
+        return self._kind[b"o"] + raw_id(execution_id) + _item(item_index)
+
+    def reject(self, execution_id: str, ordinal: int) -> bytes:
+        return self._kind[b"r"] + raw_id(execution_id) + _U32.pack(ordinal)
+
+    def owed(self, execution_id: str, kind: OwedKind, item_index: int | None) -> bytes:
+        return self._kind[b"w"] + raw_id(execution_id) + _OWED_BYTE[kind] + _item(item_index)
+
+    def early(self, interaction_id: str) -> bytes:
+        return self._early + raw_id(interaction_id)
+
+    def early_expiry(self, epoch_ms: int, interaction_id: str) -> bytes:
+        return self._expiry + _U64.pack(epoch_ms) + raw_id(interaction_id)
+
+    def outputs_of(self, execution_id: str) -> tuple[bytes, bytes]:
+        return _range(self._kind[b"o"] + raw_id(execution_id))
+
+    def rejects_of(self, execution_id: str) -> tuple[bytes, bytes]:
+        return _range(self._kind[b"r"] + raw_id(execution_id))
+
+    def owed_of(self, execution_id: str) -> tuple[bytes, bytes]:
+        return _range(self._kind[b"w"] + raw_id(execution_id))
+
+    def all_owed(self) -> tuple[bytes, bytes]:
+        return _range(self._kind[b"w"])
+
+    def all_executions(self) -> tuple[bytes, bytes]:
+        return _range(self._kind[b"e"])
+
+    def all_deadlines(self) -> tuple[bytes, bytes]:
+        return _range(self._kind[b"d"])
+
+    def all_early(self) -> tuple[bytes, bytes]:
+        return _range(self._early)
+
+    def all_expiries(self) -> tuple[bytes, bytes]:
+        return _range(self._expiry)
+
+    def deadlines_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
+        """Deadlines that are over at `epoch_ms`: deadline < epoch_ms. Arriving at the deadline itself is in time."""
+        return self._kind[b"d"], self._kind[b"d"] + _U64.pack(max(0, epoch_ms))
+
+    def expiries_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
+        return self._expiry, self._expiry + _U64.pack(max(0, epoch_ms))
+
+
+def deadline_of(key: bytes) -> tuple[int, str]:
+    """(epoch ms, interaction id) of a deadline or expiry key."""
+    return _U64.unpack(key[3:11])[0], text_id(key[11:27])
+
+
+def _item(item_index: int | None) -> bytes:
+    return _U32.pack(_SCALAR if item_index is None else item_index)
+
+
+def _range(prefix: bytes) -> tuple[bytes, bytes]:
+    return prefix, prefix + b"\xff" * 24
+
+
+_OWED_BYTE = {kind: bytes([number]) for number, kind in enumerate(OwedKind, start=1)}
+
+
+def _execution(values: list[Any]) -> ExecutionRecord:
+    values[6] = ExecutionStatus(values[6])
+    if len(values) > 19 and values[19] is not None:
+        values[19] = Summary(**values[19])
+    return ExecutionRecord(*values)
+
+
+def _unit(values: list[Any]) -> AwaitUnitRecord:
+    values[8] = UnitStatus(values[8])
+    return AwaitUnitRecord(*values)
+
+
+def _interaction(values: list[Any]) -> InteractionRecord:
+    values[10] = InteractionStatus(values[10])
+    return InteractionRecord(*values)
+
+
+def _session(values: list[Any]) -> SessionRecord:
+    if values[12] is not None:
+        values[12] = tuple(values[12])
+    return SessionRecord(*values)
+
+
+def _owed(values: list[Any]) -> OwedRecord:
+    values[1] = OwedKind(values[1])
+    return OwedRecord(*values)
+
+
+_DECODE: dict[type, Callable[[list[Any]], Any]] = {
+    ExecutionRecord: _execution,
+    AwaitUnitRecord: _unit,
+    InteractionRecord: _interaction,
+    SessionRecord: _session,
+    OwedRecord: _owed,
+    OutputRecord: lambda values: OutputRecord(*values),
+    RejectRecord: lambda values: RejectRecord(*values),
+    EarlyRecord: lambda values: EarlyRecord(*values),
+}
+_FIELDS = {cls: attrgetter(*(f.name for f in fields(cls))) for cls in _DECODE}
+
+
+def encode(record: object) -> bytes:
+    """Bytes of a row. `bytes` values (indexes) and dicts (markers) are taken as they are."""
+    if isinstance(record, bytes):
+        return _HEADER + record
+    if isinstance(record, dict):
+        return _HEADER + orjson.dumps(record)
+    return _HEADER + orjson.dumps(_FIELDS[type(record)](record))
+
+
+def decode(cls: type[R], value: bytes) -> R:
+    """The row of class `cls` in `value`. Raises LogCorruptError for a later version or bytes that are no row."""
+    _check(value)
+    try:
+        record: R = _DECODE[cls](orjson.loads(value[1:]))
+    except (ValueError, TypeError, IndexError) as error:
+        raise LogCorruptError(f"a {cls.__name__} row cannot be read: {type(error).__name__}") from error
+    return record
+
+
+def decode_bytes(value: bytes) -> bytes:
+    """The raw part of an index row."""
+    _check(value)
+    return value[1:]
+
+
+def decode_markers(value: bytes) -> dict[str, int]:
+    """`topic/partition` -> offset, the router's markers that this partition has seen."""
+    _check(value)
+    markers: dict[str, int] = orjson.loads(value[1:])
+    return markers
+
+
+def _check(value: bytes) -> None:
+    if not value or value[0] != VERSION:
+        found = value[0] if value else "none"
+        raise LogCorruptError(
+            f"a row has format version {found}; this program reads {VERSION}: run the version that wrote it"
+        )

@@ -1,0 +1,165 @@
+"""The beginning: executions are admitted by their key, and streams are pulled item by item."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from tpf_streams.core.continuation import item_failed, start_segment, stop_source, write_output
+from tpf_streams.core.dispatch import dispatch, new_unit
+from tpf_streams.core.effects import StopSource, UseSlot
+from tpf_streams.core.ending import fail_execution, finish_if_drained, labels
+from tpf_streams.core.events import ExecutionSubmitted, ItemsPulled, SourceFailed
+from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, RejectRecord
+from tpf_streams.core.fallback import park
+from tpf_streams.core.state import Draft
+from tpf_streams.core.step import ItemReject, Json
+from tpf_streams.core.unit import SessionRecord
+from tpf_streams.core.window import chain
+from tpf_streams.errors import PayloadError
+
+
+def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
+    """Create the execution, or meet the one that has this key already (contract 0.1)."""
+    definition = draft.definition
+    execution_id = draft.state.ids.execution_id(event.tenant_id, definition.pipeline_id, event.execution_key, 0)
+    if draft.execution(execution_id) is not None:
+        draft.fact("execution.duplicate.total", {}, executionId=execution_id)
+        return
+    execution = ExecutionRecord(
+        tenant_id=event.tenant_id,
+        execution_id=execution_id,
+        execution_key=event.execution_key,
+        pipeline_id=definition.pipeline_id,
+        life=0,
+        generation=0,
+        status=ExecutionStatus.RUNNING,
+        version=1,
+        current_step_index=0,
+        attempt=0,
+        input_payload=event.input_payload,
+        source=None if event.source is None else asdict(event.source),
+        await_unit_id=None,
+        error_code=None,
+        error_message=None,
+        error_detail=None,
+        created_at_epoch_ms=draft.now_ms,
+        updated_at_epoch_ms=draft.now_ms,
+    )
+    draft.put_execution(execution)
+    draft.fact("execution.submitted.total", {}, executionId=execution_id)
+    owed = OwedRecord(execution_id, OwedKind.SEGMENT, None, 0)
+    start_segment(draft, execution, owed, event.input_payload, converted=False)
+
+
+def items_pulled(draft: Draft, event: ItemsPulled) -> None:
+    """Take elements of the source in their order. A batch that does not fit the committed position is stale."""
+    execution = draft.execution(event.execution_id)
+    session = draft.session(event.execution_id)
+    if execution is None or session is None or session.source_ended or session.source_position != event.position:
+        return
+    owed = source_work(draft, event.execution_id)
+    if owed is None:
+        return
+    index = draft.definition.next_await(owed.step_index)
+    for element in event.elements:
+        session = draft.session(event.execution_id)
+        if session is None or session.source_ended:
+            return
+        if isinstance(element, ItemReject):
+            reject_row(draft, session, element)
+        else:
+            take_item(draft, execution, session, index, element)
+    session = draft.session(event.execution_id)
+    if event.ended and session is not None and not session.source_ended:
+        source_ended(draft, execution, owed, index)
+
+
+def source_work(draft: Draft, execution_id: str) -> OwedRecord | None:
+    """The owed record that is the source of a running stream."""
+    return draft.owed(execution_id, OwedKind.SEGMENT, None)
+
+
+def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> None:
+    ordinal = session.rejected_rows + session.rejected_items
+    draft.put(
+        draft.keys.reject(session.execution_id, ordinal),
+        RejectRecord(
+            session.execution_id, ordinal, None, reject.file, reject.line, reject.column, reject.reason, reject.raw
+        ),
+    )
+    draft.put_session(
+        replace(session, source_position=session.source_position + 1, rejected_rows=session.rejected_rows + 1)
+    )
+    draft.fact("row.rejected.total", {})
+
+
+def take_item(draft: Draft, execution: ExecutionRecord, session: SessionRecord, index: int, payload: Json) -> None:
+    number = session.next_item_index
+    draft.put_session(
+        replace(
+            session,
+            next_item_index=number + 1,
+            source_position=session.source_position + 1,
+            source_digest=chain(session.source_digest, payload),
+        )
+    )
+    if index == len(draft.definition.steps):
+        settle_unawaited(draft, execution, number, payload)
+        return
+    draft.effect(UseSlot(execution.execution_id))
+    try:
+        dispatch(draft, execution, index, number, payload)
+    except PayloadError as error:
+        failed = OwedRecord(execution.execution_id, OwedKind.SLOT, number, index, holds_slot=index)
+        item_failed(draft, execution, failed, error.code, str(error), "")
+
+
+def settle_unawaited(draft: Draft, execution: ExecutionRecord, number: int, payload: Json) -> None:
+    """An item of a stream that waits for nobody is an output as it comes."""
+    session = draft.session(execution.execution_id)
+    if session is None:
+        return
+    write_output(draft, execution, number, [payload], None, f"{execution.execution_id}:{number}")
+    draft.put_session(replace(session, settled=session.settled + 1, outputs=session.outputs + 1))
+
+
+def source_ended(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, index: int) -> None:
+    """The source is exhausted: the unit's dispatch is complete, with or without items (contract 0.20)."""
+    session = draft.session(execution.execution_id)
+    if session is None:
+        return
+    session = replace(session, source_ended=True)
+    draft.put_session(session)
+    draft.done(owed)
+    draft.effect(StopSource(execution.execution_id))
+    if index < len(draft.definition.steps):
+        step = draft.step(index)
+        unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
+        if unit is None:
+            unit = new_unit(draft, execution, step, itemized=True)
+        unit = replace(
+            unit,
+            expected_item_count=session.next_item_index,
+            dispatch_complete=True,
+            version=unit.version + 1,
+            updated_at_epoch_ms=draft.now_ms,
+        )
+        draft.put_unit(unit)
+        draft.fact("unit.dispatch_complete.total", {**labels(step), "cardinality": unit.cardinality})
+        if not session.live and not session.drained:
+            park(draft, execution, step, unit)
+            return
+    finish_if_drained(draft, execution, session)
+
+
+def source_failed(draft: Draft, event: SourceFailed) -> None:
+    """Nothing dispatched: FAILED at once. Else what is dispatched is finished and published first (contract 0.15)."""
+    execution = draft.execution(event.execution_id)
+    session = draft.session(event.execution_id)
+    if execution is None or execution.status.terminal or session is None or session.source_ended:
+        return
+    if session.next_item_index == 0:
+        fail_execution(draft, execution, event.code, event.message, event.detail)
+        return
+    session = stop_source(draft, session, (event.code, event.message, event.detail), publish=True)
+    finish_if_drained(draft, execution, session)

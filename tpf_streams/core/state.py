@@ -1,0 +1,273 @@
+"""What a decision reads, and what it wants to change.
+
+`State` is the partition's rows under a cache of decoded ones and the changes of the open turn. `decide` reads it and
+never writes it; the engine applies whole decisions. `Draft` is the pencil of one decision: it reads through its own
+changes and ends as a `Decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
+
+from tpf_streams.core import rows
+from tpf_streams.core.effects import Effect, Fact
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord
+from tpf_streams.core.identity import IdFactory, UnitIds, id_bytes
+from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
+from tpf_streams.core.rows import Keys
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
+from tpf_streams.core.token import TokenSigner
+from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
+
+R = TypeVar("R")
+_CACHE_MAX = 8192
+"""Decoded rows kept: above the largest window, so that an answer usually finds its row decoded."""
+_ABSENT = object()
+
+
+class RowReader(Protocol):
+    """The part of a store that decisions need."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """changes: (store key, record or None to delete), in order; the last one of a key counts."""
+
+    changes: Sequence[tuple[bytes, object | None]]
+    effects: Sequence[Effect]
+    facts: Sequence[Fact]
+    outcome: str | None = None
+    """What became of a completion (contract 0.4), for the one who asked."""
+
+
+class State:
+    """One partition's rows. `now_ms` is the partition's time, set by the engine before each turn."""
+
+    def __init__(self, store: RowReader, slot: int, definition: PipelineDefinition) -> None:
+        self.definition = definition
+        self.keys = Keys(slot)
+        self.ids = IdFactory(definition.id_secret)
+        self.signer = TokenSigner(definition.resume_token_secrets) if definition.resume_token_secrets else None
+        self.now_ms = 0
+        self.early_rows = sum(1 for _ in store.scan(*self.keys.all_early()))
+        self._store = store
+        self._cache: dict[bytes, object] = {}
+        self._dirty: dict[bytes, object | None] = {}
+        self._units: dict[tuple[str, int, int], UnitIds] = {}
+
+    def unit_ids(self, execution: ExecutionRecord, step: AwaitDefinition) -> UnitIds:
+        """The ids of one await step of one execution; kept, because deriving them costs a digest each."""
+        key = (execution.execution_id, step.index, execution.generation)
+        found = self._units.get(key)
+        if found is None:
+            if len(self._units) >= 1024:
+                self._units.clear()
+            found = self.ids.unit(execution.tenant_id, execution.execution_id, step.step_id, step.index, key[2])
+            self._units[key] = found
+        return found
+
+    def get(self, key: bytes, cls: type[R]) -> R | None:
+        found = self._dirty.get(key, _ABSENT)
+        if found is _ABSENT:
+            found = self._cache.get(key, _ABSENT)
+        if found is _ABSENT:
+            value = self._store.get(key)
+            found = None if value is None else rows.decode(cls, value)
+            if found is not None:
+                self._remember(key, found)
+        return cast("R | None", found)
+
+    def get_bytes(self, key: bytes) -> bytes | None:
+        if key in self._dirty:
+            return cast("bytes | None", self._dirty[key])
+        value = self._store.get(key)
+        return None if value is None else rows.decode_bytes(value)
+
+    @property
+    def markers(self) -> dict[str, int]:
+        """What the router has forwarded to this partition: `topic/partition` -> offset (contract 0.8)."""
+        if self.keys.markers in self._dirty:
+            return cast("dict[str, int]", self._dirty[self.keys.markers])
+        value = self._store.get(self.keys.markers)
+        return {} if value is None else rows.decode_markers(value)
+
+    @property
+    def stored_now_ms(self) -> int:
+        """The partition's time at its last commit: its now never goes back, not even over a restart (0.8)."""
+        value = self._store.get(self.keys.now)
+        return 0 if value is None else int.from_bytes(rows.decode_bytes(value), "big")
+
+    def remember_now(self) -> None:
+        """Write the partition's time with the open turn."""
+        self._dirty[self.keys.now] = self.now_ms.to_bytes(8, "big")
+
+    @staticmethod
+    def ours(text: str | None) -> bool:
+        """Whether an id has the form of ours; only such an id can name a row."""
+        return text is not None and id_bytes(text) is not None
+
+    def prefetch(self, cls: type[R], keys: Sequence[bytes]) -> None:
+        """Read many rows at once into the cache."""
+        missing = [key for key in keys if key not in self._cache and key not in self._dirty]
+        for key, value in zip(missing, self._store.get_many(missing) if missing else (), strict=True):
+            if value is not None:
+                self._remember(key, rows.decode(cls, value))
+
+    def scan(self, bounds: tuple[bytes, bytes], cls: type[R], limit: int | None = None) -> Iterator[tuple[bytes, R]]:
+        """Committed and changed rows of a range, in key order; with a limit, at most that many."""
+        start, end = bounds
+        changed = sorted(key for key in self._dirty if start <= key < end)
+        if not changed:
+            for key, value in self._store.scan(start, end, limit):
+                yield key, rows.decode(cls, value)
+            return
+        more = None if limit is None else limit + len(changed)
+        merged: dict[bytes, Any] = dict(self._store.scan(start, end, more))
+        for key in changed:
+            merged[key] = self._dirty[key]
+        live = [key for key in sorted(merged) if merged[key] is not None]
+        for key in live[:limit]:
+            value = merged[key]
+            yield key, (rows.decode(cls, value) if key not in self._dirty else value)
+
+    def scan_keys(self, bounds: tuple[bytes, bytes], limit: int | None = None) -> list[bytes]:
+        """Keys of a range that exist now, in order."""
+        start, end = bounds
+        changed = [key for key in self._dirty if start <= key < end]
+        found = {key for key, _ in self._store.scan(start, end, None if limit is None else limit + len(changed))}
+        for key in changed:
+            if self._dirty[key] is None:
+                found.discard(key)
+            else:
+                found.add(key)
+        return sorted(found)[:limit]
+
+    def first_deadline_ms(self) -> int | None:
+        """The earliest committed deadline or expiry, epoch ms. Changes of the open turn do not count yet."""
+        firsts = [
+            rows.deadline_of(key)[0]
+            for bounds in (self.keys.all_deadlines(), self.keys.all_expiries())
+            for key, _ in self._store.scan(*bounds, 1)
+        ]
+        return min(firsts, default=None)
+
+    def apply(self, decision: Decision) -> None:
+        """Take a whole decision into the open turn."""
+        dirty, early = self._dirty, self.keys.early("0" * 32)[:3]
+        for key, record in decision.changes:
+            if key[:3] == early:
+                self.early_rows += (record is not None) - (self.get(key, EarlyRecord) is not None)
+            dirty[key] = record
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._dirty)
+
+    def encoded_changes(self) -> dict[bytes, bytes | None]:
+        """The open turn's rows as bytes."""
+        return {key: None if record is None else rows.encode(record) for key, record in self._dirty.items()}
+
+    def committed(self) -> None:
+        """The open turn holds: its rows are the base now."""
+        for key, record in self._dirty.items():
+            if record is None or isinstance(record, bytes | dict):
+                self._cache.pop(key, None)
+            else:
+                self._remember(key, record)
+        self._dirty.clear()
+
+    def _remember(self, key: bytes, record: object) -> None:
+        if len(self._cache) >= _CACHE_MAX and key not in self._cache:
+            del self._cache[next(iter(self._cache))]
+        self._cache[key] = record
+
+
+class Draft:
+    """The changes, effects and facts of one decision in the making."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.definition = state.definition
+        self.keys = state.keys
+        self.now_ms = state.now_ms
+        self.outcome: str | None = None
+        self._changes: dict[bytes, object | None] = {}
+        self._effects: list[Effect] = []
+        self._facts: list[Fact] = []
+
+    def decision(self) -> Decision:
+        return Decision(tuple(self._changes.items()), self._effects, self._facts, self.outcome)
+
+    def effect(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def fact(self, name: str, labels: dict[str, str], count: int = 1, **ids: object) -> None:
+        self._facts.append(Fact(name, labels, ids, count))
+
+    def put(self, key: bytes, record: object | None) -> None:
+        self._changes[key] = record
+
+    def delete(self, key: bytes) -> None:
+        self._changes[key] = None
+
+    def get(self, key: bytes, cls: type[R]) -> R | None:
+        if key in self._changes:
+            return cast("R | None", self._changes[key])
+        return self.state.get(key, cls)
+
+    def execution(self, execution_id: str) -> ExecutionRecord | None:
+        return self.get(self.keys.execution(execution_id), ExecutionRecord)
+
+    def put_execution(self, record: ExecutionRecord) -> None:
+        self.put(self.keys.execution(record.execution_id), record)
+
+    def session(self, execution_id: str) -> SessionRecord | None:
+        return self.get(self.keys.session(execution_id), SessionRecord)
+
+    def put_session(self, record: SessionRecord) -> None:
+        self.put(self.keys.session(record.execution_id), record)
+
+    def unit(self, unit_id: str) -> AwaitUnitRecord | None:
+        return self.get(self.keys.unit(unit_id), AwaitUnitRecord)
+
+    def put_unit(self, record: AwaitUnitRecord) -> None:
+        self.put(self.keys.unit(record.unit_id), record)
+
+    def interaction(self, interaction_id: str) -> InteractionRecord | None:
+        return self.get(self.keys.interaction(interaction_id), InteractionRecord)
+
+    def put_interaction(self, record: InteractionRecord) -> None:
+        self.put(self.keys.interaction(record.interaction_id), record)
+
+    def output(self, execution_id: str, item_index: int | None) -> OutputRecord | None:
+        return self.get(self.keys.output(execution_id, item_index), OutputRecord)
+
+    def owed(self, execution_id: str, kind: OwedKind, item_index: int | None) -> OwedRecord | None:
+        return self.get(self.keys.owed(execution_id, kind, item_index), OwedRecord)
+
+    def put_owed(self, record: OwedRecord) -> None:
+        self.put(self.keys.owed(record.execution_id, record.kind, record.item_index), record)
+
+    def done(self, record: OwedRecord) -> None:
+        """The owed work is known done."""
+        self.delete(self.keys.owed(record.execution_id, record.kind, record.item_index))
+
+    def all_owed(self, execution_id: str) -> list[OwedRecord]:
+        """Everything owed for an execution, this decision's changes included."""
+        bounds = self.keys.owed_of(execution_id)
+        found: dict[bytes, OwedRecord | None] = dict(self.state.scan(bounds, OwedRecord))
+        for key, record in self._changes.items():
+            if bounds[0] <= key < bounds[1]:
+                found[key] = cast("OwedRecord | None", record)
+        return [record for _, record in sorted(found.items()) if record is not None]
+
+    def step(self, index: int) -> AwaitDefinition:
+        return cast("AwaitDefinition", self.definition.steps[index])

@@ -1,0 +1,89 @@
+"""The admission budgets of a process: one scope an await step, shared by all its tasks (contract 0.17).
+
+A grant reaches whoever waits as a call, which puts an event into the inbox of a task; the slot is held from then on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from tpf_streams.core.budget import AdmissionBudget
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
+
+Granted = Callable[[], None]
+
+
+class Budgets:
+    """Slots by await step. A step without a budget answers every request at once and counts nothing."""
+
+    def __init__(self, definition: PipelineDefinition) -> None:
+        self._scopes = {
+            step.index: AdmissionBudget(definition.budget)
+            for step in definition.steps
+            if isinstance(step, AwaitDefinition) and definition.budget_enabled and step.transport.endpoint is not None
+        }
+        self._waiting: dict[tuple[int, str], deque[Granted]] = {}
+        self._opening: set[int] = set()
+
+    def limits(self, step_index: int) -> bool:
+        return step_index in self._scopes
+
+    def held(self, step_index: int) -> int:
+        """Slots of the step that are held now."""
+        scope = self._scopes.get(step_index)
+        return 0 if scope is None else scope.held
+
+    def begin_opening(self, partition: int) -> None:
+        """No slot is granted until every task of the process has brought in what it holds."""
+        self._opening.add(partition)
+        for scope in self._scopes.values():
+            scope.hold()
+
+    def end_opening(self, partition: int) -> None:
+        self._opening.discard(partition)
+        if not self._opening:
+            for index, scope in self._scopes.items():
+                scope.resume()
+                self._grant(index)
+
+    def adopt(self, step_index: int, execution_id: str) -> None:
+        """Bring in a slot that an open interaction holds already."""
+        scope = self._scopes.get(step_index)
+        if scope is not None:
+            scope.adopt(execution_id, 1)
+
+    def request(self, step_index: int, execution_id: str, granted: Granted) -> None:
+        """Call `granted` once a slot is held: at once, or when one comes back. First come, first served."""
+        scope = self._scopes.get(step_index)
+        if scope is None:
+            granted()
+            return
+        self._waiting.setdefault((step_index, execution_id), deque()).append(granted)
+        scope.request(execution_id, 1)
+        self._grant(step_index)
+
+    def release(self, step_index: int, execution_id: str) -> None:
+        scope = self._scopes.get(step_index)
+        if scope is not None:
+            scope.release(execution_id, 1)
+            self._grant(step_index)
+
+    def withdraw(self, execution_id: str) -> None:
+        """The execution has ended: it waits for nothing any more."""
+        for index, scope in self._scopes.items():
+            scope.withdraw(execution_id)
+            self._waiting.pop((index, execution_id), None)
+
+    def drop(self, execution_id: str) -> None:
+        """The execution's task was closed: what it held and waited for is brought in again at its next opening."""
+        self.withdraw(execution_id)
+        for index, scope in self._scopes.items():
+            scope.drop(execution_id)
+            self._grant(index)
+
+    def _grant(self, step_index: int) -> None:
+        for execution_id, count in self._scopes[step_index].grant():
+            waiting = self._waiting[step_index, execution_id]
+            for _ in range(count):
+                waiting.popleft()()

@@ -1,0 +1,39 @@
+"""What all tasks of one process share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tpf_streams.core.effects import Fact
+from tpf_streams.core.step import PipelineDefinition
+from tpf_streams.engine.budgets import Budgets
+from tpf_streams.engine.segments import SegmentRunner
+from tpf_streams.ports import AwaitTransport, Clock, Log, ObjectPublisher, Observer
+
+
+class NoObserver:
+    """Tells nobody."""
+
+    def observe(self, facts: Sequence[Fact]) -> None: ...
+
+
+@dataclass(slots=True)
+class Environment:
+    """The application around the tasks: its definition, its adapters and its bounds.
+
+    `batch_max`: input records a turn. `segments_max`: segments and dispatches under way a task (contract section 11,
+    worker.max-in-flight). `deadline_grace_ms`: how long deadlines wait for the router's markers (contract 0.8).
+    """
+
+    definition: PipelineDefinition
+    log: Log
+    clock: Clock
+    transports: Mapping[str, AwaitTransport]
+    runner: SegmentRunner
+    budgets: Budgets
+    publisher: ObjectPublisher | None = None
+    observer: Observer = field(default_factory=NoObserver)
+    batch_max: int = 500
+    segments_max: int = 64
+    deadline_grace_ms: int = 300_000

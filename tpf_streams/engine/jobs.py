@@ -1,0 +1,69 @@
+"""Outside work of one task: started after a commit, bounded, and forgotten when the task is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tpf_streams.core.events import Event
+
+Work = Callable[[], Coroutine[Any, Any, Event | None]]
+
+
+class Jobs:
+    """Runs work beside the turns; each result goes to `deliver`. At most `limit` bounded ones at once, in order.
+
+    A result of a closed task is dropped: the next incarnation owes the work still and does it again.
+    """
+
+    def __init__(self, deliver: Callable[[Event], None], limit: int) -> None:
+        self._deliver = deliver
+        self._limit = limit
+        self._running: set[asyncio.Task[None]] = set()
+        self._waiting: deque[Work] = deque()
+        self._bounded = 0
+        self.closed = False
+
+    @property
+    def idle(self) -> bool:
+        return not self._running and not self._waiting
+
+    def start(self, work: Work) -> None:
+        """Start now, outside the bound: pulls and publishing, which are one an execution anyway."""
+        self._spawn(work, bounded=False)
+
+    def submit(self, work: Work) -> None:
+        """Start when there is room."""
+        self._waiting.append(work)
+        self._fill()
+
+    async def close(self) -> None:
+        """Cancel what runs; nothing is delivered any more."""
+        self.closed = True
+        self._waiting.clear()
+        running = list(self._running)
+        for job in running:
+            job.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _fill(self) -> None:
+        while self._waiting and self._bounded < self._limit and not self.closed:
+            self._bounded += 1
+            self._spawn(self._waiting.popleft(), bounded=True)
+
+    def _spawn(self, work: Work, *, bounded: bool) -> None:
+        job = asyncio.get_running_loop().create_task(self._run(work, bounded))
+        self._running.add(job)
+        job.add_done_callback(self._running.discard)
+
+    async def _run(self, work: Work, bounded: bool) -> None:
+        try:
+            event = await work()
+            if event is not None and not self.closed:
+                self._deliver(event)
+        finally:
+            if bounded:
+                self._bounded -= 1
+                self._fill()

@@ -1,0 +1,134 @@
+"""The session of a stream: pulls the source while there is credit, and goes on where it was after a crash.
+
+One pull is under way at a time, for at most the credit of the committed session row; so the source is never read
+further than the window, and one element of look-ahead, allow (contract 0.17).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tpf_streams.core.context import StepContext
+from tpf_streams.core.events import ItemsPulled, SourceFailed
+from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.step import ItemReject
+from tpf_streams.core.unit import SessionRecord
+from tpf_streams.core.window import chain, credit
+from tpf_streams.engine.budgets import Budgets
+from tpf_streams.engine.retry import code_of
+from tpf_streams.engine.segments import SegmentRunner, detail_of
+from tpf_streams.engine.source import Source, open_source
+from tpf_streams.errors import SourceChangedError
+
+PULL_MAX = 256
+"""Elements of one pull: bounds a turn."""
+_SKIP_AT_ONCE = 1_000
+_CONTROL = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+
+
+class LiveSession:
+    """The source of one execution and the slots it holds for items not dispatched yet."""
+
+    def __init__(
+        self,
+        runner: SegmentRunner,
+        budgets: Budgets,
+        owed: OwedRecord,
+        value: object,
+        context: StepContext,
+        wake: Callable[[], None],
+    ) -> None:
+        self.execution_id = owed.execution_id
+        self.pulling = False
+        self._runner = runner
+        self._budgets = budgets
+        self._await_index = runner.definition.next_await(owed.step_index)
+        self._owed = owed
+        self._value = value
+        self._context = context
+        self._wake = wake
+        self._source: Source | None = None
+        self._granted = 0
+        self._requested = 0
+        self.closed = False
+
+    def pull_count(self, row: SessionRecord) -> int:
+        """Elements to pull now; asks the budget for the slots that the credit has room for."""
+        if self.pulling or self.closed:
+            return 0
+        wanted = min(credit(self._runner.definition, row), PULL_MAX)
+        if not self._budgets.limits(self._await_index):
+            return wanted
+        for _ in range(wanted - self._granted - self._requested):
+            self._requested += 1
+            self._budgets.request(self._await_index, self.execution_id, self._slot_granted)
+        return min(wanted, self._granted)
+
+    def use_slot(self) -> None:
+        """One of the slots held here belongs to an interaction now."""
+        if self._budgets.limits(self._await_index):
+            self._granted -= 1
+
+    async def pull(self, row: SessionRecord, count: int) -> ItemsPulled | SourceFailed:
+        """The next elements behind the committed position, tried again as the retry policy says."""
+        attempt = 1
+        while True:
+            try:
+                source = self._source or await self._open(row)
+                elements = await source.take(count)
+                return ItemsPulled(self.execution_id, row.source_position, elements, source.ended)
+            except _CONTROL:
+                raise
+            except BaseException as error:
+                await self.release_source()
+                pause = self._runner.policy.pause_s(attempt, error)
+                if pause is None:
+                    message = str(error) or type(error).__name__
+                    return SourceFailed(self.execution_id, code_of(error), message, detail_of(error))
+            await self._runner.clock.sleep(pause)
+            attempt += 1
+
+    async def close(self) -> None:
+        """Stop reading and give back what is held."""
+        if self.closed:
+            return
+        self.closed = True
+        for _ in range(self._granted):
+            self._budgets.release(self._await_index, self.execution_id)
+        self._granted = 0
+        if not self.pulling:
+            await self.release_source()
+
+    async def _open(self, row: SessionRecord) -> Source:
+        """Open the source and go to the committed position: run it again and check that it gives the same items."""
+        source = open_source(self._runner, self._owed.step_index, self._value, self._context)
+        self._source = source
+        digest, position = "", 0
+        while position < row.source_position:
+            elements = await source.take(min(_SKIP_AT_ONCE, row.source_position - position))
+            if not elements:
+                break
+            position += len(elements)
+            for element in elements:
+                if not isinstance(element, ItemReject):
+                    digest = chain(digest, element)
+        if position != row.source_position or digest != row.source_digest:
+            raise SourceChangedError(
+                f"the source no longer gives the {row.next_item_index} items that were dispatched from it"
+            )
+        return source
+
+    async def release_source(self) -> None:
+        """Let the iterator go; the next pull opens it anew."""
+        source, self._source = self._source, None
+        if source is not None:
+            await source.close()
+
+    def _slot_granted(self) -> None:
+        self._requested -= 1
+        if self.closed:
+            self._budgets.release(self._await_index, self.execution_id)
+            return
+        self._granted += 1
+        self._wake()

@@ -1,0 +1,273 @@
+"""What a task does after its commits: pulls, segments, dispatches outside the log, publishing. Never inside one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from math import inf
+
+from tpf_streams.core import effects as fx
+from tpf_streams.core.context import StepContext
+from tpf_streams.core.events import (
+    Event,
+    ObjectPublished,
+    OwedDue,
+    PublishFailed,
+    RequestFailed,
+    RequestSent,
+)
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, RejectRecord
+from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.rows import decode
+from tpf_streams.core.state import State
+from tpf_streams.core.step import AwaitDefinition, Json, SourceObject
+from tpf_streams.core.unit import SessionRecord
+from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.jobs import Jobs
+from tpf_streams.engine.live_session import LiveSession
+from tpf_streams.engine.recovery import payload_of
+from tpf_streams.engine.retry import code_of
+from tpf_streams.engine.segments import detail_of
+from tpf_streams.ports import TaskLog
+
+log = logging.getLogger(__name__)
+
+INLINE_MS = 50
+"""An inline segment that takes longer than this is not quick: it is warned about once a step."""
+
+
+class Performer:
+    """The outside work of one task. `owners`: executions that hold or want slots, to be given back at close."""
+
+    def __init__(
+        self,
+        env: Environment,
+        task_log: TaskLog,
+        state: State,
+        jobs: Jobs,
+        deliver: Callable[[Event], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.owners: set[str] = set()
+        self.sessions: dict[str, LiveSession] = {}
+        self.demand = inf
+        self._env = env
+        self._log = task_log
+        self._state = state
+        self._jobs = jobs
+        self._deliver = deliver
+        self._wake = wake
+        self._ready: deque[fx.RunSegment] = deque()
+        self._slow: set[int] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether continuations wait for demand."""
+        return bool(self._ready) and self.demand > 0
+
+    def request(self, count: float) -> None:
+        """Downstream asks for `count` more items; they are handed on in the order of their answers."""
+        self.demand += count
+        self._wake()
+
+    # Inside a turn
+
+    def may_run_inline(self, owed: OwedRecord) -> bool:
+        """Whether the segment is pure and quick, and nobody waits before it."""
+        if not self._env.runner.inline(owed.step_index):
+            return False
+        if owed.item_index is None:
+            return True
+        if self.demand <= 0 or self._ready:
+            return False
+        self.demand -= 1
+        return True
+
+    def run_inline(self, effect: fx.RunSegment) -> list[Json]:
+        """Raises whatever a step raises."""
+        began = time.perf_counter()
+        outputs = self._env.runner.run_inline(effect.owed, effect.value, effect.converted, self._context(effect.owed))
+        self._warn_if_slow(effect.owed.step_index, (time.perf_counter() - began) * 1000)
+        return outputs
+
+    def hand_back(self, owed: OwedRecord) -> None:
+        """An inline run failed and comes again as an owed one: its demand is not used up."""
+        if owed.item_index is not None:
+            self.demand += 1
+
+    def use_slot(self, execution_id: str) -> None:
+        session = self.sessions.get(execution_id)
+        if session is not None:
+            session.use_slot()
+
+    # After a commit
+
+    async def perform(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.RunSegment():
+                self._ready.append(effect)
+            case fx.ReturnSlot(execution_id, step_index):
+                self._env.budgets.release(step_index, execution_id)
+            case fx.StartSource(execution_id):
+                self._start_source(execution_id)
+            case fx.StopSource(execution_id):
+                await self._stop_source(execution_id)
+            case fx.SendOwed(owed):
+                self._jobs.submit(lambda: self._send(owed))
+            case fx.ContinueOwed(owed):
+                self._deliver(OwedDue(owed))
+            case fx.PublishObject(execution_id):
+                self._jobs.start(lambda: self._publish(execution_id))
+            case _:
+                raise AssertionError(f"{type(effect).__name__} belongs into the turn")
+
+    async def pump(self) -> bool:
+        """Hand on what demand allows, pull what credit allows."""
+        moved = False
+        while self._ready and self.demand > 0:
+            effect = self._ready.popleft()
+            if effect.owed.item_index is not None:
+                self.demand -= 1
+            self._run(effect)
+            moved = True
+        for session in list(self.sessions.values()):
+            moved = self._pull(session) or moved
+        return moved
+
+    async def close(self) -> None:
+        for session in list(self.sessions.values()):
+            await session.close()
+        self.sessions.clear()
+        for execution_id in self.owners:
+            self._env.budgets.drop(execution_id)
+        self.owners.clear()
+
+    def _run(self, effect: fx.RunSegment) -> None:
+        context = self._context(effect.owed)
+        self._jobs.submit(lambda: self._env.runner.run(effect.owed, effect.value, effect.converted, context))
+
+    def _pull(self, session: LiveSession) -> bool:
+        row = self._state.get(self._state.keys.session(session.execution_id), SessionRecord)
+        if row is None:
+            return False
+        count = session.pull_count(row)
+        if count <= 0:
+            return False
+        session.pulling = True
+        self._jobs.start(lambda: self._pulled(session, row, count))
+        return True
+
+    async def _pulled(self, session: LiveSession, row: SessionRecord, count: int) -> Event | None:
+        event = await session.pull(row, count)
+        if session.closed:
+            await session.release_source()
+        return event
+
+    def pulled(self, execution_id: str) -> None:
+        """A pull has been decided: the next one may begin."""
+        session = self.sessions.get(execution_id)
+        if session is not None:
+            session.pulling = False
+            self._wake()
+
+    def _start_source(self, execution_id: str) -> None:
+        key = self._state.keys.owed(execution_id, OwedKind.SEGMENT, None)
+        owed = self._state.get(key, OwedRecord)
+        if owed is None or execution_id in self.sessions:
+            return
+        self.owners.add(execution_id)
+        self.sessions[execution_id] = LiveSession(
+            self._env.runner,
+            self._env.budgets,
+            owed,
+            payload_of(self._state, owed),
+            self._context(owed),
+            self._wake,
+        )
+
+    async def _stop_source(self, execution_id: str) -> None:
+        session = self.sessions.pop(execution_id, None)
+        if session is not None:
+            await session.close()
+        execution = self._execution(execution_id)
+        if execution is not None and execution.status.terminal:
+            self._env.budgets.withdraw(execution_id)
+
+    async def _send(self, owed: OwedRecord) -> Event | None:
+        """One dispatch outside the log, tried again under the same ids."""
+        env = self._env
+        step = env.definition.steps[owed.step_index]
+        interaction = self._state.get(self._state.keys.interaction(owed.interaction_id or ""), InteractionRecord)
+        if interaction is None or interaction.status.terminal or not isinstance(step, AwaitDefinition):
+            return RequestSent(owed)
+        attempt = 1
+        while True:
+            try:
+                return RequestSent(owed, dict(await env.transports[step.transport.type].send(step, interaction)))
+            except Exception as error:
+                pause = env.runner.policy.pause_s(attempt, error)
+                if pause is None:
+                    return RequestFailed(owed, f"{code_of(error)}: {error}")
+            await env.clock.sleep(pause)
+            attempt += 1
+
+    async def _publish(self, execution_id: str) -> Event | None:
+        """Write the output object from the committed rows, tried again: a repeat writes the same file."""
+        env = self._env
+        execution = self._execution(execution_id)
+        publisher = env.publisher
+        if execution is None or publisher is None:
+            return PublishFailed(execution_id, "NO_PUBLISHER", "the pipeline publishes and no publisher is set up", "")
+        attempt = 1
+        while True:
+            try:
+                name = await env.runner.in_pool(
+                    lambda: publisher.publish(
+                        execution, self._log.incarnation, self._outputs(execution_id), self._rejects(execution_id)
+                    )
+                )
+                return ObjectPublished(execution_id, name)
+            except Exception as error:
+                pause = env.runner.policy.pause_s(attempt, error)
+                if pause is None:
+                    message = str(error) or type(error).__name__
+                    return PublishFailed(execution_id, code_of(error), message, detail_of(error))
+            await env.clock.sleep(pause)
+            attempt += 1
+
+    def _outputs(self, execution_id: str) -> Iterator[OutputRecord]:
+        for _, value in self._log.store.scan(*self._state.keys.outputs_of(execution_id)):
+            yield decode(OutputRecord, value)
+
+    def _rejects(self, execution_id: str) -> Iterator[RejectRecord]:
+        for _, value in self._log.store.scan(*self._state.keys.rejects_of(execution_id)):
+            yield decode(RejectRecord, value)
+
+    def _execution(self, execution_id: str) -> ExecutionRecord | None:
+        return self._state.get(self._state.keys.execution(execution_id), ExecutionRecord)
+
+    def _context(self, owed: OwedRecord) -> StepContext:
+        """What a step is told. Its time is taken from a row, so that a repeat sees the same."""
+        execution = self._execution(owed.execution_id)
+        assert execution is not None, "an owed segment has its execution"
+        now = execution.created_at_epoch_ms
+        if owed.interaction_id is not None:
+            key = self._state.keys.interaction(owed.interaction_id)
+            interaction = self._state.get(key, InteractionRecord)
+            now = now if interaction is None else interaction.updated_at_epoch_ms
+        source = None if execution.source is None else SourceObject(**execution.source)
+        return StepContext(
+            tenant_id=execution.tenant_id,
+            execution_id=execution.execution_id,
+            now_epoch_ms=now,
+            source_object=source,
+            on_row_error=self._env.definition.on_row_error,
+            encoding=self._env.definition.encoding,
+        )
+
+    def _warn_if_slow(self, step_index: int, took_ms: float) -> None:
+        if took_ms > INLINE_MS and step_index not in self._slow:
+            self._slow.add(step_index)
+            log.warning("the inline segment from step %d took %.0f ms; declare it inline: false", step_index, took_ms)

@@ -1,0 +1,27 @@
+"""How often, and after what pause, outside work is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tpf_streams.errors import TerminalError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """`limit`: tries after the first. The n-th pause is `wait_ms * 2**(n-1)`, at most `max_backoff_ms`."""
+
+    limit: int = 3
+    wait_ms: int = 500
+    max_backoff_ms: int = 30_000
+
+    def pause_s(self, attempt: int, error: BaseException) -> float | None:
+        """Seconds to wait after try number `attempt` (from 1) failed with `error`; None: it ends here."""
+        if isinstance(error, TerminalError) or attempt > self.limit:
+            return None
+        return float(min(self.wait_ms * 2 ** (attempt - 1), self.max_backoff_ms)) / 1000
+
+
+def code_of(error: BaseException) -> str:
+    """The stable name of a failure: its own code, else its class."""
+    return getattr(error, "code", None) or type(error).__name__

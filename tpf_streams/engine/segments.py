@@ -1,0 +1,126 @@
+"""Running the user's steps: a segment at a time, inline in the turn or owed after it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
+
+from tpf_streams.core.context import StepContext
+from tpf_streams.core.events import SegmentCompleted, SegmentFailed
+from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.step import Cardinality, Json, PipelineDefinition, StepDefinition
+from tpf_streams.engine.retry import RetryPolicy, code_of
+from tpf_streams.errors import TerminalError
+from tpf_streams.ports import Bindings, BoundStep, Clock, StepKind
+
+_CONTROL = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+
+
+class SegmentRunner:
+    """Calls the bound steps. Holds no state of an execution.
+
+    `executor` None: sync steps run on the caller's thread, for tests and simulation that must be repeatable.
+    """
+
+    def __init__(
+        self,
+        definition: PipelineDefinition,
+        bindings: Bindings,
+        clock: Clock,
+        policy: RetryPolicy,
+        executor: Executor | None,
+    ) -> None:
+        self.definition = definition
+        self.bindings = bindings
+        self.clock = clock
+        self.policy = policy
+        self.executor = executor
+        self._inline = {
+            index: bool(steps) and all(self._quick(step) for step in steps)
+            for index, steps in ((i, definition.segment(i)) for i in range(len(definition.steps)))
+        }
+
+    def _quick(self, step: StepDefinition) -> bool:
+        return (
+            step.inline
+            and step.cardinality is Cardinality.ONE_TO_ONE
+            and self.bindings.step(step.index).kind is StepKind.SYNC
+        )
+
+    def inline(self, index: int) -> bool:
+        """Whether the segment from `index` is declared pure and quick, and so runs inside the turn."""
+        return self._inline[index]
+
+    def run_inline(self, owed: OwedRecord, value: object, converted: bool, context: StepContext) -> list[Json]:
+        """The segment's outputs. Raises whatever a step raises."""
+        if not converted:
+            value = self.bindings.decode(owed.step_index, value)
+        for step in self.definition.segment(owed.step_index):
+            bound = self.bindings.step(step.index)
+            if bound.accepts(value):
+                value = call_step(bound, value, context)
+        return [self.bindings.encode(self.definition.next_await(owed.step_index), value)]
+
+    async def run(
+        self, owed: OwedRecord, value: object, converted: bool, context: StepContext
+    ) -> SegmentCompleted | SegmentFailed:
+        """Run with retries until it ends one way or the other."""
+        attempt = 1
+        while True:
+            try:
+                outputs = await self._run_once(owed, value, converted, _attempt(context, attempt))
+                return SegmentCompleted(owed, outputs)
+            except _CONTROL:
+                raise
+            except BaseException as error:
+                pause = self.policy.pause_s(attempt, error)
+                if pause is None:
+                    return SegmentFailed(owed, code_of(error), str(error) or type(error).__name__, detail_of(error))
+            await self.clock.sleep(pause)
+            attempt += 1
+
+    async def _run_once(self, owed: OwedRecord, value: object, converted: bool, context: StepContext) -> Sequence[Json]:
+        if not converted:
+            value = self.bindings.decode(owed.step_index, value)
+        for step in self.definition.segment(owed.step_index):
+            bound = self.bindings.step(step.index)
+            if bound.accepts(value):
+                value = await self.call(bound, value, context)
+        return [self.bindings.encode(self.definition.next_await(owed.step_index), value)]
+
+    async def call(self, bound: BoundStep, value: object, context: StepContext) -> object:
+        """One step: an async one on the loop, a sync one in the pool."""
+        if bound.kind is StepKind.ASYNC:
+            result: object = await call_step(bound, value, context)
+            return result
+        return await self.in_pool(lambda: call_step(bound, value, context))
+
+    async def in_pool(self, function: Callable[[], Any]) -> Any:
+        """Run blocking code beside the loop, in the caller's context."""
+        if self.executor is None:
+            return function()
+        copied = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: copied.run(function))
+
+
+def call_step(bound: BoundStep, value: object, context: StepContext) -> Any:
+    """Call the user's function. Raises what it raises, PayloadError, or TerminalError when it gives nothing."""
+    argument = bound.accept(value)
+    result = bound.function(argument, context) if bound.takes_context else bound.function(argument)
+    if result is None:
+        raise TerminalError(f"step {getattr(bound.function, '__name__', bound.function)} returned nothing", "NO_OUTPUT")
+    return result
+
+
+def _attempt(context: StepContext, attempt: int) -> StepContext:
+    return context if attempt == context.attempt else replace(context, attempt=attempt)
+
+
+def detail_of(error: BaseException) -> str:
+    """The traceback, for the record; never for the screen."""
+    return "".join(traceback.format_exception(error))

@@ -1,0 +1,156 @@
+"""A stream's segment as one source of plain JSON: generators and the steps behind them, sync or async."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from tpf_streams.core.context import StepContext
+from tpf_streams.core.step import Cardinality, ItemReject, Json, StepDefinition
+from tpf_streams.engine.segments import SegmentRunner, call_step
+from tpf_streams.ports import StepKind
+
+Element = Json | ItemReject
+
+
+class Source(Protocol):
+    """Elements in source order. `ended` after the last one has been taken and one more was asked for."""
+
+    ended: bool
+
+    async def take(self, count: int) -> list[Element]:
+        """Up to `count` elements; fewer at the end, or before an error, which the next call raises."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def open_source(runner: SegmentRunner, index: int, value: object, context: StepContext) -> Source:
+    """The source that the segment from step `index` makes of `value`, plain JSON. Nothing runs before `take`."""
+    steps = runner.definition.segment(index)
+    kinds = {runner.bindings.step(step.index).kind for step in steps}
+    chain = _Chain(runner, steps, runner.definition.next_await(index), context)
+    if kinds & {StepKind.ASYNC, StepKind.ASYNC_GENERATOR}:
+        return _AsyncSource(chain.flow_async(lambda: runner.bindings.decode(index, value)))
+    return _SyncSource(runner, chain.flow(lambda: runner.bindings.decode(index, value)))
+
+
+class _Chain:
+    """The steps of one segment, an item at a time; rejects pass by."""
+
+    def __init__(self, runner: SegmentRunner, steps: Sequence[StepDefinition], end: int, context: StepContext) -> None:
+        self._runner = runner
+        self._steps = steps
+        self._end = end
+        self._context = context
+
+    def flow(self, start: Callable[[], object]) -> Iterator[Element]:
+        yield from self._from(0, start())
+
+    def _from(self, place: int, value: object) -> Iterator[Element]:
+        if isinstance(value, ItemReject):
+            yield value
+        elif place == len(self._steps):
+            yield self._runner.bindings.encode(self._end, value)
+        else:
+            step = self._steps[place]
+            bound = self._runner.bindings.step(step.index)
+            if not bound.accepts(value):
+                yield from self._from(place + 1, value)
+            elif step.cardinality is Cardinality.ONE_TO_MANY:
+                for item in call_step(bound, value, self._context):
+                    yield from self._from(place + 1, item)
+            else:
+                yield from self._from(place + 1, call_step(bound, value, self._context))
+
+    async def flow_async(self, start: Callable[[], object]) -> AsyncGenerator[Element, None]:
+        async for element in self._from_async(0, start()):
+            yield element
+
+    async def _from_async(self, place: int, value: object) -> AsyncGenerator[Element, None]:
+        if isinstance(value, ItemReject):
+            yield value
+            return
+        if place == len(self._steps):
+            yield self._runner.bindings.encode(self._end, value)
+            return
+        step = self._steps[place]
+        bound = self._runner.bindings.step(step.index)
+        if not bound.accepts(value):
+            values: Any = _one(value)
+        elif bound.kind is StepKind.ASYNC_GENERATOR:
+            values = call_step(bound, value, self._context)
+        else:
+            result: Any = await self._runner.call(bound, value, self._context)
+            values = _many(result) if step.cardinality is Cardinality.ONE_TO_MANY else _one(result)
+        async for item in values:
+            async for element in self._from_async(place + 1, item):
+                yield element
+
+
+async def _one(value: object) -> AsyncGenerator[object, None]:
+    yield value
+
+
+async def _many(values: Any) -> AsyncGenerator[object, None]:
+    for value in values:
+        yield value
+
+
+class _SyncSource:
+    """One hop to the pool for a whole pull: a hop for each element would cost more than the element."""
+
+    def __init__(self, runner: SegmentRunner, elements: Iterator[Element]) -> None:
+        self._runner = runner
+        self._elements = elements
+        self._error: BaseException | None = None
+        self.ended = False
+
+    async def take(self, count: int) -> list[Element]:
+        taken: list[Element] = await self._runner.in_pool(lambda: self._take(count))
+        return taken
+
+    def _take(self, count: int) -> list[Element]:
+        if self._error is not None:
+            raise self._error
+        taken: list[Element] = []
+        try:
+            while len(taken) < count:
+                taken.append(next(self._elements))
+        except StopIteration:
+            self.ended = True
+        except Exception as error:
+            if not taken:
+                raise
+            self._error = error
+        return taken
+
+    async def close(self) -> None:
+        close = getattr(self._elements, "close", None)
+        if close is not None:
+            await self._runner.in_pool(close)
+
+
+class _AsyncSource:
+    def __init__(self, elements: AsyncGenerator[Element, None]) -> None:
+        self._elements = elements
+        self._error: BaseException | None = None
+        self.ended = False
+
+    async def take(self, count: int) -> list[Element]:
+        if self._error is not None:
+            raise self._error
+        taken: list[Element] = []
+        try:
+            while len(taken) < count:
+                taken.append(await anext(self._elements))
+        except StopAsyncIteration:
+            self.ended = True
+        except Exception as error:
+            if not taken:
+                raise
+            self._error = error
+        return taken
+
+    async def close(self) -> None:
+        await self._elements.aclose()

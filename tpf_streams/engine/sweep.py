@@ -1,0 +1,50 @@
+"""When deadlines may pass: not before what arrived in time has been seen (contract 0.8)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tpf_streams.core.state import State
+from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.router import response_topics
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Sweep:
+    """Holds the sweep of one task until the router's markers pass the ends noted at opening, or the grace is over."""
+
+    partition: int
+    noted: dict[str, int]
+    grace_until_ms: int
+    open: bool = False
+
+    @classmethod
+    async def begin(cls, env: Environment, state: State, partition: int) -> Sweep:
+        """Note the ends of the response topics."""
+        topics = [topic for group in response_topics(env.definition) for topic in group.payload_bytes_max]
+        ends = await env.log.end_offsets(topics) if topics else {}
+        noted = {f"{part.topic}/{part.partition}": offset for part, offset in ends.items() if offset > 0}
+        return cls(partition, noted, state.now_ms + env.deadline_grace_ms)
+
+    def due(self, state: State, *, held: bool) -> bool:
+        """Whether a deadline is over and may pass now."""
+        if held or not self._may_pass(state):
+            return False
+        first = state.first_deadline_ms()
+        return first is not None and first < state.now_ms
+
+    def next_ms(self, state: State) -> int | None:
+        """When to look again; None: nothing has a deadline."""
+        return state.first_deadline_ms()
+
+    def _may_pass(self, state: State) -> bool:
+        if not self.open:
+            markers = state.markers
+            passed = all(markers.get(place, 0) >= offset for place, offset in self.noted.items())
+            self.open = passed or state.now_ms > self.grace_until_ms
+            if self.open and not passed:
+                log.warning("partition %d: deadlines pass before all earlier answers were seen", self.partition)
+        return self.open

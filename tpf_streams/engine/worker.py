@@ -1,0 +1,123 @@
+"""The tasks of one process: opened together, driven side by side, opened anew when their log gives them up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.task import Task
+from tpf_streams.errors import LogCorruptError, LogOwnedError
+
+log = logging.getLogger(__name__)
+
+IDLE_WAIT_S = 1.0
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.05, 5.0
+FAILURES_ALONE = 3
+"""A turn that fails this often is tried event by event, so that one bad neighbour shows itself."""
+
+
+class Worker:
+    """Runs the tasks of the given partitions until stopped.
+
+    `fatal` is set when a log cannot be used any more (full disk, corrupt journal): going on would only lose more.
+    """
+
+    def __init__(self, environment: Environment, partitions: Sequence[int] | None = None) -> None:
+        self.environment = environment
+        self.partitions = list(range(environment.log.partitions)) if partitions is None else list(partitions)
+        self.tasks: dict[int, Task] = {}
+        self.fatal: BaseException | None = None
+        self.reopened = 0
+
+    async def open(self) -> None:
+        """Open every task. No slot is granted before all are open (contract 0.17)."""
+        for partition in self.partitions:
+            self.environment.budgets.begin_opening(partition)
+        for partition in self.partitions:
+            await self.open_task(partition)
+
+    async def open_task(self, partition: int, *, batch_max: int | None = None) -> Task:
+        task = Task(partition, self.environment, batch_max=batch_max)
+        try:
+            await task.open()
+        except BaseException:
+            await task.close()
+            raise
+        self.tasks[partition] = task
+        return task
+
+    async def close(self) -> None:
+        for task in list(self.tasks.values()):
+            await task.close()
+        self.tasks.clear()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Drive all tasks until `stop` is set; raises `fatal` if there is one."""
+        loops = [asyncio.ensure_future(self._drive(partition, stop)) for partition in self.partitions]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            await self.close()
+
+    async def _drive(self, partition: int, stop: asyncio.Event) -> None:
+        failures = 0
+        while not stop.is_set():
+            try:
+                task = self.tasks.get(partition) or await self._reopen(partition, failures)
+                if await task.turn():
+                    failures = 0
+                    await asyncio.sleep(0)
+                else:
+                    await self._wait(task, stop)
+            except (LogOwnedError, LogCorruptError) as error:
+                self.fatal = error
+                stop.set()
+                raise
+            except Exception:
+                failures += 1
+                log.exception("partition %d lost its turn and is opened anew", partition)
+                await self._drop(partition)
+                await _pause(stop, min(BACKOFF_FIRST_S * 2**failures, BACKOFF_MAX_S))
+
+    async def _reopen(self, partition: int, failures: int) -> Task:
+        self.reopened += 1
+        return await self.open_task(partition, batch_max=1 if failures >= FAILURES_ALONE else None)
+
+    async def _drop(self, partition: int) -> None:
+        task = self.tasks.pop(partition, None)
+        if task is not None:
+            await task.close()
+
+    async def _wait(self, task: Task, stop: asyncio.Event) -> None:
+        """Until input comes, local work is done, a deadline is near, or the worker stops."""
+        waits = [
+            asyncio.ensure_future(task.log.wait(self._idle_s(task))),
+            asyncio.ensure_future(task.wake.wait()),
+            asyncio.ensure_future(stop.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for finished in done:
+                finished.result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def _idle_s(self, task: Task) -> float:
+        next_ms = task.sweep.next_ms(task.state)
+        if next_ms is None:
+            return IDLE_WAIT_S
+        return min(max((next_ms + 1 - self.environment.clock.now_ms()) / 1000, 0.01), IDLE_WAIT_S)
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return
