@@ -40,7 +40,9 @@ class GroupJournal(Protocol):
 
     blocking_waits: bool
 
-    def commit_group(self, group: str, positions: Mapping[TopicPartition, int], records: Sequence[Record]) -> None:
+    async def commit_group(
+        self, group: str, positions: Mapping[TopicPartition, int], records: Sequence[Record]
+    ) -> None:
         """Append `records` and store `positions`, together."""
         ...
 
@@ -130,7 +132,7 @@ class GroupReader:
         }
         if moved or records:
             try:
-                self._journal.commit_group(self._group.name, moved, records)
+                await self._journal.commit_group(self._group.name, moved, records)
             except BaseException:
                 self._abandon()
                 raise

@@ -180,7 +180,9 @@ class MemoryLog:
         if faults is not None:
             faults.after(partition, turn)
 
-    def commit_group(self, group: str, positions: Mapping[TopicPartition, int], records: Sequence[Record]) -> None:
+    async def commit_group(
+        self, group: str, positions: Mapping[TopicPartition, int], records: Sequence[Record]
+    ) -> None:
         """Not synced by itself in any mode, as in the local log: position and records are lost or kept together."""
         state = self._state
         routed = state.route(records)
