@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from tpf_streams.core.context import StepContext
     from tpf_streams.core.effects import Fact
     from tpf_streams.core.execution import ExecutionRecord, OutputRecord, RejectRecord
     from tpf_streams.core.interaction import InteractionRecord
@@ -217,10 +218,10 @@ class Observer(Protocol):
 class StepKind(StrEnum):
     """How a step's callable gives its result."""
 
-    SYNC = "sync"
-    ASYNC = "async"
+    FUNCTION = "function"
+    ASYNC_FUNCTION = "async function"
     GENERATOR = "generator"
-    ASYNC_GENERATOR = "async_generator"
+    ASYNC_GENERATOR = "async generator"
 
 
 class BoundStep(Protocol):
@@ -230,19 +231,20 @@ class BoundStep(Protocol):
     def kind(self) -> StepKind: ...
 
     @property
-    def takes_context(self) -> bool:
-        """Whether a StepContext is its second argument."""
+    def name(self) -> str: ...
+
+    @property
+    def accepts(self) -> Callable[[object], bool]:
+        """Whether the step takes a value; items of other union arms pass by (contract 12.2)."""
+        ...
+
+    def call(self, value: object, context: StepContext) -> Any:
+        """A result, an awaitable, an iterator or an async iterator, by `kind`. Raises PayloadError, and what it does."""
         ...
 
     @property
-    def function(self) -> Callable[..., Any]: ...
-
-    def accepts(self, value: object) -> bool:
-        """Whether the step takes `value`; items of other union arms pass by (contract 12.2)."""
-        ...
-
-    def accept(self, value: object) -> object:
-        """`value` as the argument the callable wants. Raises PayloadError."""
+    def finish(self) -> Callable[[Any], Any]:
+        """Each result as the instance that flows on, or the ItemReject as it is. Raises PayloadError."""
         ...
 
 

@@ -49,7 +49,7 @@ class SegmentRunner:
         return (
             step.inline
             and step.cardinality is Cardinality.ONE_TO_ONE
-            and self.bindings.step(step.index).kind is StepKind.SYNC
+            and self.bindings.step(step.index).kind == StepKind.FUNCTION
         )
 
     def inline(self, index: int) -> bool:
@@ -63,7 +63,7 @@ class SegmentRunner:
         for step in self.definition.segment(owed.step_index):
             bound = self.bindings.step(step.index)
             if bound.accepts(value):
-                value = call_step(bound, value, context)
+                value = finished(bound, bound.call(value, context))
         return [self.bindings.encode(self.definition.next_await(owed.step_index), value)]
 
     async def run(
@@ -90,15 +90,14 @@ class SegmentRunner:
         for step in self.definition.segment(owed.step_index):
             bound = self.bindings.step(step.index)
             if bound.accepts(value):
-                value = await self.call(bound, value, context)
+                value = finished(bound, await self.call(bound, value, context))
         return [self.bindings.encode(self.definition.next_await(owed.step_index), value)]
 
-    async def call(self, bound: BoundStep, value: object, context: StepContext) -> object:
-        """One step: an async one on the loop, a sync one in the pool."""
-        if bound.kind is StepKind.ASYNC:
-            result: object = await call_step(bound, value, context)
-            return result
-        return await self.in_pool(lambda: call_step(bound, value, context))
+    async def call(self, bound: BoundStep, value: object, context: StepContext) -> Any:
+        """One step that gives one result: an async one on the loop, a sync one in the pool."""
+        if bound.kind == StepKind.ASYNC_FUNCTION:
+            return await bound.call(value, context)
+        return await self.in_pool(lambda: bound.call(value, context))
 
     async def in_pool(self, function: Callable[[], Any]) -> Any:
         """Run blocking code beside the loop, in the caller's context."""
@@ -108,13 +107,11 @@ class SegmentRunner:
         return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: copied.run(function))
 
 
-def call_step(bound: BoundStep, value: object, context: StepContext) -> Any:
-    """Call the user's function. Raises what it raises, PayloadError, or TerminalError when it gives nothing."""
-    argument = bound.accept(value)
-    result = bound.function(argument, context) if bound.takes_context else bound.function(argument)
+def finished(bound: BoundStep, result: Any) -> Any:
+    """A step's result as it flows on. Raises PayloadError, or TerminalError when there is none."""
     if result is None:
-        raise TerminalError(f"step {getattr(bound.function, '__name__', bound.function)} returned nothing", "NO_OUTPUT")
-    return result
+        raise TerminalError(f"step {bound.name!r} returned nothing", "NO_OUTPUT")
+    return bound.finish(result)
 
 
 def _attempt(context: StepContext, attempt: int) -> StepContext:

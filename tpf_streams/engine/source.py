@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tpf_streams.core.context import StepContext
 from tpf_streams.core.step import Cardinality, ItemReject, Json, StepDefinition
-from tpf_streams.engine.segments import SegmentRunner, call_step
-from tpf_streams.ports import StepKind
+from tpf_streams.engine.segments import SegmentRunner, finished
+from tpf_streams.ports import BoundStep, StepKind
 
 Element = Json | ItemReject
 
@@ -30,7 +30,7 @@ def open_source(runner: SegmentRunner, index: int, value: object, context: StepC
     steps = runner.definition.segment(index)
     kinds = {runner.bindings.step(step.index).kind for step in steps}
     chain = _Chain(runner, steps, runner.definition.next_await(index), context)
-    if kinds & {StepKind.ASYNC, StepKind.ASYNC_GENERATOR}:
+    if kinds & {StepKind.ASYNC_FUNCTION, StepKind.ASYNC_GENERATOR}:
         return _AsyncSource(chain.flow_async(lambda: runner.bindings.decode(index, value)))
     return _SyncSource(runner, chain.flow(lambda: runner.bindings.decode(index, value)))
 
@@ -58,10 +58,10 @@ class _Chain:
             if not bound.accepts(value):
                 yield from self._from(place + 1, value)
             elif step.cardinality is Cardinality.ONE_TO_MANY:
-                for item in call_step(bound, value, self._context):
-                    yield from self._from(place + 1, item)
+                for item in bound.call(value, self._context):
+                    yield from self._from(place + 1, finished(bound, item))
             else:
-                yield from self._from(place + 1, call_step(bound, value, self._context))
+                yield from self._from(place + 1, finished(bound, bound.call(value, self._context)))
 
     async def flow_async(self, start: Callable[[], object]) -> AsyncGenerator[Element, None]:
         async for element in self._from_async(0, start()):
@@ -77,24 +77,21 @@ class _Chain:
         step = self._steps[place]
         bound = self._runner.bindings.step(step.index)
         if not bound.accepts(value):
-            values: Any = _one(value)
-        elif bound.kind is StepKind.ASYNC_GENERATOR:
-            values = call_step(bound, value, self._context)
-        else:
-            result: Any = await self._runner.call(bound, value, self._context)
-            values = _many(result) if step.cardinality is Cardinality.ONE_TO_MANY else _one(result)
-        async for item in values:
-            async for element in self._from_async(place + 1, item):
+            async for element in self._from_async(place + 1, value):
+                yield element
+            return
+        async for item in self._results(step, bound, value):
+            async for element in self._from_async(place + 1, finished(bound, item)):
                 yield element
 
-
-async def _one(value: object) -> AsyncGenerator[object, None]:
-    yield value
-
-
-async def _many(values: Any) -> AsyncGenerator[object, None]:
-    for value in values:
-        yield value
+    async def _results(self, step: StepDefinition, bound: BoundStep, value: object) -> AsyncGenerator[object, None]:
+        if bound.kind == StepKind.ASYNC_GENERATOR:
+            async for item in bound.call(value, self._context):
+                yield item
+            return
+        result = await self._runner.call(bound, value, self._context)
+        for item in result if step.cardinality is Cardinality.ONE_TO_MANY else (result,):
+            yield item
 
 
 class _SyncSource:
