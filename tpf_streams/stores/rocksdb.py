@@ -1,9 +1,14 @@
 """A state store in RocksDB.
 
 A write goes to the write-ahead log at once, so it survives the death of the process; `sync` makes it survive the death
-of the machine. Three habits of rocksdict 0.3.29, seen, shape this file: its `items()` ends silently at a corrupt block,
-so scans use the plain iterator and ask for its status; `Rdict.write` holds the GIL while `flush_wal` gives it up, so a
-write is never synced by its own option; a living iterator keeps the directory locked after `close`.
+of the machine. Habits of rocksdict 0.3.29, all seen, that shape this file:
+
+- `items()` ends silently at a corrupt block: scans use the plain iterator and ask for its status.
+- An iterator's upper bound points into the bytes that its ReadOptions holds and keeps neither alive. When they are
+  freed the scan ends anywhere: the generator holds them. `set_iterate_lower_bound` sets the upper bound: not used.
+- `Rdict.write` holds the GIL, `flush_wal` gives it up: writes are not synced by their own option but by a flush, which
+  may run in a thread.
+- A living iterator keeps the directory locked after `close`.
 """
 
 from __future__ import annotations
@@ -127,9 +132,14 @@ class RocksDbStateStore:
         if start >= end:
             return iter(())
         # Made here and not at the first next(): RocksDB's iterator sees the store as of its creation.
-        iterator = self._iterator(start, end)
-        iterator.seek(start)
-        return self._pairs(iterator, limit)
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        try:
+            iterator = self._db.iter(options)
+            iterator.seek(start)
+        except Exception as error:
+            raise storage_error(error, self._path) from error
+        return self._pairs(iterator, options, limit)
 
     def write(self, rows: Mapping[bytes, bytes | None]) -> None:
         batch = WriteBatch(raw_mode=True)
@@ -183,16 +193,7 @@ class RocksDbStateStore:
         except Exception as error:
             raise storage_error(error, self._path) from error
 
-    def _iterator(self, start: bytes, end: bytes) -> RdictIter:
-        options = ReadOptions()
-        options.set_iterate_lower_bound(start)
-        options.set_iterate_upper_bound(end)
-        try:
-            return self._db.iter(options)
-        except Exception as error:
-            raise storage_error(error, self._path) from error
-
-    def _pairs(self, iterator: RdictIter, limit: int | None) -> Iterator[tuple[bytes, bytes]]:
+    def _pairs(self, iterator: RdictIter, _bound: ReadOptions, limit: int | None) -> Iterator[tuple[bytes, bytes]]:
         valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
         left = -1 if limit is None else limit
         try:
