@@ -1,0 +1,211 @@
+"""A provider that is not there: it reads requests and answers them, through the real topics and envelopes only.
+
+What it answers is a function `answer(request, options)` beside the pipeline's steps; this module is the machinery:
+reading, delay, permits, repeats, keys. Everything it does is a function of the request, the options and the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import orjson
+
+from tpf_streams.core.step import Json
+from tpf_streams.engine.clock import first_of
+from tpf_streams.ports import Clock, InputRecord, Log, Record, RecordReader
+from tpf_streams.testing.provider_options import ProviderOptions, load_answer, parse_provider_spec, ten_thousandths
+
+__all__ = ["Answer", "ProviderOptions", "SimulatedProvider", "echo", "load_answer", "parse_provider_spec"]
+
+log = logging.getLogger(__name__)
+
+Answer: TypeAlias = Callable[[dict[str, Any], ProviderOptions], Json | None]
+"""Request envelope (contract 1.1) -> response payload, or None: no answer ever comes."""
+
+BATCH_MAX = 1_000
+REPEATS_MAX = 50_000
+"""Requests read since the position was last stored; behind these, reading waits until all are answered."""
+IDLE_WAIT_S = 1.0
+BACKOFF_S = 0.5
+
+
+def echo(request: dict[str, Any], options: ProviderOptions) -> Json | None:
+    """The request payload as the answer."""
+    return request["requestPayload"]
+
+
+class SimulatedProvider:
+    """Answers the requests of one topic on another; the keywords from `reject` on are those of `ProviderOptions`.
+
+    An answer leaves `delay_ms` after its request was read, and no faster than the permits allow. The reader's position
+    is stored only when everything read is answered: a crash loses no request, and may repeat answers.
+    Figures for tests: `open_count` and `open_max` (requests read and not yet answered), `answered`, `unanswered` (on
+    purpose), `skipped` (records that are no requests).
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        request_topic: str,
+        response_topic: str,
+        *,
+        clock: Clock,
+        builder: Answer = echo,
+        actor: str = "simulated-provider",
+        group: str | None = None,
+        reject: float = 0.0,
+        timeout: float = 0.0,
+        delay_ms: int = 0,
+        permits_per_second: float | None = None,
+        duplicates: float = 0.0,
+        key: str = "correlation",
+        seed: int = 0,
+    ) -> None:
+        self.options = ProviderOptions(reject, timeout, delay_ms, permits_per_second, duplicates, key, seed)
+        self.open_count = self.open_max = 0
+        self.answered = self.unanswered = self.skipped = 0
+        self._log = log
+        self._request_topic, self._response_topic = request_topic, response_topic
+        self._clock = clock
+        self._builder = builder
+        self._actor = actor
+        self._group = group or f"{request_topic}-provider"
+        self._reader: RecordReader | None = None
+        self._due: deque[tuple[float, int, list[Record]]] = deque()
+        self._unstored = 0
+        self._next_permit_s = 0.0
+        self._twice = ten_thousandths(self.options.duplicates)
+        self._salt = self.options.seed & 0xFFFFFFFF
+
+    async def open(self) -> None:
+        """Begin behind the last request known answered. Raises LogError."""
+        await self.close()
+        self._reader = await self._log.open_reader(self._group, [self._request_topic])
+
+    async def step(self) -> bool:
+        """Read at most one batch and send the answers that are due; whether anything was read or sent."""
+        read = await self._read()
+        return await self._send() or read
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answer until `stop` is set; a failing log is opened again."""
+        try:
+            while not stop.is_set():
+                try:
+                    if self._reader is None:
+                        await self.open()
+                    if not await self.step():
+                        await self._idle(stop)
+                except Exception:
+                    log.exception("the simulated provider lost its log and opens it again in %.1f s", BACKOFF_S)
+                    await self.close()
+                    await first_of(stop, self._clock.sleep(BACKOFF_S))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop answering; what is open is read again by the next. Idempotent."""
+        reader, self._reader = self._reader, None
+        self._due.clear()
+        self._unstored = self.open_count = 0
+        if reader is not None:
+            await reader.close()
+
+    @property
+    def next_answer_s(self) -> float | None:
+        """Seconds until the next answer leaves; None when nothing is open."""
+        return max(0.0, self._due[0][0] - self._clock.monotonic_s()) if self._due else None
+
+    @property
+    def _full(self) -> bool:
+        return self._unstored >= REPEATS_MAX
+
+    async def _read(self) -> bool:
+        if self._reader is None or self._full:
+            return False
+        found = await self._reader.poll(BATCH_MAX)
+        self._unstored += len(found)
+        answers = [answer for record in found if (answer := self._answer(record)) is not None]
+        self.open_count += len(answers)
+        self.open_max = max(self.open_max, self.open_count)
+        self._schedule(answers)
+        return bool(found)
+
+    async def _send(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        records: list[Record] = []
+        count = 0
+        while self._due and self._due[0][0] <= now_s:
+            _, requests, answers = self._due.popleft()
+            count += requests
+            records += answers
+        if self._reader is not None and not self._due and self._unstored:
+            await self._reader.commit(records)
+            self._unstored = 0
+        elif records:
+            await self._log.append(records)
+        self.open_count -= count
+        self.answered += count
+        return bool(records)
+
+    def _schedule(self, answers: Sequence[Record]) -> None:
+        """When they leave. With permits each has a time of its own, else the batch leaves as one."""
+        ready_s = self._clock.monotonic_s() + self.options.delay_ms / 1000
+        permits = self.options.permits_per_second
+        if permits is None:
+            if answers:
+                self._due.append((ready_s, len(answers), [*answers, *filter(self._is_sent_twice, answers)]))
+            return
+        for answer in answers:
+            ready_s = max(ready_s, self._next_permit_s)
+            self._next_permit_s = ready_s + 1 / permits
+            self._due.append((ready_s, 1, [answer] * (1 + self._is_sent_twice(answer))))
+
+    def _is_sent_twice(self, answer: Record) -> bool:
+        return self._twice > 0 and zlib.crc32(answer.value or b"", self._salt) % 10_000 < self._twice
+
+    def _answer(self, record: InputRecord) -> Record | None:
+        try:
+            request = orjson.loads(record.value or b"")
+            payload = self._builder(request, self.options)
+            if payload is not None:
+                return Record(self._response_topic, self._key(request), self._envelope(request, payload))
+        except Exception as error:
+            log.warning("skipped %s/%d/%d: %r", record.topic, record.partition, record.offset, error)
+            self.skipped += 1
+            return None
+        self.unanswered += 1
+        return None
+
+    def _envelope(self, request: dict[str, Any], payload: Json) -> bytes:
+        """The completion (contract 1.2): the token goes back as it came."""
+        return orjson.dumps(
+            {
+                "tenantId": request["tenantId"],
+                "interactionId": request["interactionId"],
+                "correlationId": request["correlationId"],
+                "resumeToken": request.get("resumeToken"),
+                "idempotencyKey": request["interactionId"],
+                "responsePayload": payload,
+                "actor": self._actor,
+            }
+        )
+
+    def _key(self, request: dict[str, Any]) -> bytes | None:
+        if self.options.key == "correlation":
+            key: str = request["correlationId"]
+            return key.encode()
+        return b"constant" if self.options.key == "constant" else None
+
+    async def _idle(self, stop: asyncio.Event) -> None:
+        due_s = self.next_answer_s
+        wait_s = IDLE_WAIT_S if due_s is None else min(IDLE_WAIT_S, due_s)
+        if self._reader is None or self._full:
+            await first_of(stop, self._clock.sleep(wait_s))
+        else:
+            await first_of(stop, self._reader.wait(wait_s))
