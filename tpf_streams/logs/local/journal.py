@@ -84,16 +84,16 @@ class Journal:
     def write(self, records: Sequence[Record], changes: Mapping[bytes, bytes | None]) -> Publish:
         """One atomic batch. The caller calls what is returned when the records may be seen."""
         self.check()
-        batch = dict(changes)
         self._now_ms = now_ms = max(self._now_ms, self._clock.now_ms())
         appended = self._route(records)
+        # Changes over first facts: a group's position may be stored for the first time and moved by the same batch.
+        batch = {**self._unsaved, **changes}
         for part, mine in appended.items():
             offset = part.next
             prefix, pack = part.prefix, keys.U64.pack
             for record in mine:
                 batch[prefix + pack(offset)] = keys.encode_record(record, now_ms)
                 offset += 1
-        batch.update(self._unsaved)
         self._store_write(batch)
         self._unsaved.clear()
         ranges = [(part, mine, part.next) for part, mine in appended.items()]
