@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tpf_streams.core.effects import Fact
 from tpf_streams.core.step import PipelineDefinition
+from tpf_streams.engine.answers import Answers
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.segments import SegmentRunner
 from tpf_streams.ports import AwaitTransport, Clock, Log, ObjectPublisher, Observer
@@ -34,6 +35,7 @@ class Environment:
     budgets: Budgets
     publisher: ObjectPublisher | None = None
     observer: Observer = field(default_factory=NoObserver)
+    answers: Answers = field(default_factory=Answers)
     batch_max: int = 500
     segments_max: int = 64
     deadline_grace_ms: int = 300_000

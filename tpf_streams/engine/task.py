@@ -66,7 +66,7 @@ class Task:
         self._after: list[fx.Effect] = []
         self._pulled: list[str] = []
         self._current: InputRecord | None = None
-        self.outcomes: dict[tuple[str, int, int], str] = {}
+        self._outcomes: list[tuple[str, str]] = []
         self._dead_letters = dead_letters_topic(environment.definition.application_id)
 
     async def open(self) -> None:
@@ -117,7 +117,7 @@ class Task:
             self._decide(DeadlinesReached(self._env.definition.limits.sweep_limit))
         if positions or self.state.changed or self._records:
             await self._commit(positions)
-        elif not self._after and not self._facts and not self._pulled:
+        elif not (self._after or self._facts or self._pulled or self._outcomes):
             return await self._perform()
         await self._after_commit()
         return True
@@ -134,6 +134,9 @@ class Task:
         if self._facts:
             facts, self._facts = self._facts, []
             self._env.observer.observe(facts)
+        for origin, outcome in self._outcomes:
+            self._env.answers.resolve(origin, outcome)
+        self._outcomes.clear()
         await self._perform()
 
     async def _perform(self) -> bool:
@@ -189,16 +192,13 @@ class Task:
             except Exception as error:
                 self._poison(current, error)
                 continue
-            self._take(decision, pending)
+            self._take(current, decision, pending)
 
-    def _take(self, decision: Decision, pending: deque[Event]) -> None:
+    def _take(self, event: Event, decision: Decision, pending: deque[Event]) -> None:
         self.state.apply(decision)
         self._facts.extend(decision.facts)
-        if decision.outcome is not None and self._current is not None:
-            place = self._current
-            self.outcomes[place.topic, place.partition, place.offset] = decision.outcome
-            if len(self.outcomes) > 10_000:
-                del self.outcomes[next(iter(self.outcomes))]
+        if decision.outcome is not None and isinstance(event, CompletionReceived):
+            self._outcomes.append((event.origin, decision.outcome))
         for effect in decision.effects:
             self._route(effect, pending)
 

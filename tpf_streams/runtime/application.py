@@ -1,0 +1,211 @@
+"""A pipeline that runs: its tasks, its router, its inputs, and what can be asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+
+import orjson
+
+from tpf_streams.core.effects import Fact
+from tpf_streams.core.envelope import CompletionEnvelope, EnvelopeRefusedError, parse_completion
+from tpf_streams.core.events import ExecutionCancelled, ExecutionSubmitted, InteractionCancelled, SessionCancelled
+from tpf_streams.core.execution import ExecutionRecord
+from tpf_streams.core.identity import IdFactory, partition_of, route_of
+from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.rows import deadline_of
+from tpf_streams.core.step import Json, PipelineDefinition, SourceObject
+from tpf_streams.core.token import TokenSigner
+from tpf_streams.core.unit import SessionRecord
+from tpf_streams.engine.budgets import Budgets
+from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.retry import RetryPolicy
+from tpf_streams.engine.router import CompletionRouter
+from tpf_streams.engine.segments import SegmentRunner
+from tpf_streams.engine.task import Task
+from tpf_streams.engine.wire import completion_record, encode_cancel, encode_submission, events_topic, payload_bytes_max
+from tpf_streams.engine.worker import Worker
+from tpf_streams.ports import AwaitTransport, Bindings, Clock, Log, ObjectPublisher, Record
+from tpf_streams.runtime.tally import Tally
+from tpf_streams.transports.registry import transports_for
+
+ANSWER_TIMEOUT_S = 10.0
+
+
+class Application:
+    """One pipeline on one log in this process. `open`, then `run` or step by step, then `close`."""
+
+    def __init__(
+        self,
+        definition: PipelineDefinition,
+        bindings: Bindings,
+        log: Log,
+        clock: Clock,
+        *,
+        publisher: ObjectPublisher | None = None,
+        executor: Executor | None = None,
+        policy: RetryPolicy | None = None,
+        tally: Tally | None = None,
+        default_tenant: str = "default",
+        deadline_grace_ms: int = 300_000,
+        segments_max: int = 64,
+        read_time: bool = False,
+    ) -> None:
+        self.definition = definition
+        self.log = log
+        self.clock = clock
+        self.tally = tally or Tally()
+        self.default_tenant = default_tenant
+        self.ids = IdFactory(definition.id_secret)
+        self.environment = Environment(
+            definition,
+            log,
+            clock,
+            self._transports(definition),
+            SegmentRunner(definition, bindings, clock, policy or RetryPolicy(), executor),
+            Budgets(definition),
+            publisher=publisher,
+            observer=self.tally,
+            segments_max=segments_max,
+            deadline_grace_ms=deadline_grace_ms,
+        )
+        self.worker = Worker(self.environment)
+        self.router = CompletionRouter(log, definition, self.tally, clock, read_time=read_time)
+
+    @staticmethod
+    def _transports(definition: PipelineDefinition) -> Mapping[str, AwaitTransport]:
+        return transports_for(definition, TokenSigner(definition.resume_token_secrets))
+
+    async def open(self) -> None:
+        """Open every task and the router. Raises what the log raises."""
+        await self.worker.open()
+        await self.router.open()
+
+    async def close(self) -> None:
+        await self.router.close()
+        await self.worker.close()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Drive everything until `stop`; raises when the log cannot be used any more."""
+        router = asyncio.ensure_future(self.router.run(stop))
+        try:
+            await self.worker.run(stop)
+        finally:
+            stop.set()
+            await router
+
+    # What is asked
+
+    def execution_id(self, key: str, tenant: str | None = None) -> str:
+        """The id that an execution key has, whether it exists yet or not (contract 0.1)."""
+        return self.ids.execution_id(tenant or self.default_tenant, self.definition.pipeline_id, key, 0)
+
+    async def submit(
+        self, payload: Json, *, key: str, tenant: str | None = None, source: SourceObject | None = None
+    ) -> str:
+        """Ask for an execution, durably; the same key again asks for the same one. -> its id."""
+        execution_id = self.execution_id(key, tenant)
+        event = ExecutionSubmitted(tenant or self.default_tenant, key, payload, source)
+        record_key, value, headers = encode_submission(event)
+        await self.log.append([self._home(execution_id, record_key, value, headers)])
+        return execution_id
+
+    async def complete(self, data: bytes) -> str:
+        """Admit a completion envelope; -> its outcome (contract 0.4), known after its commit."""
+        limits = self.definition.limits
+        try:
+            envelope = parse_completion(
+                data, max_bytes=payload_bytes_max(limits), strict=self.definition.strict_envelopes
+            )
+        except EnvelopeRefusedError as error:
+            self._dropped(str(error.outcome))
+            return str(error.outcome)
+        return await self._admit(envelope, data)
+
+    async def _admit(self, envelope: CompletionEnvelope, data: bytes) -> str:
+        name = envelope.interaction_id or envelope.correlation_id or ""
+        route = route_of(name)
+        if route is None:
+            self._dropped("not_found")
+            return "not_found"
+        origin = f"request/{uuid.uuid4()}"
+        outcome = self.environment.answers.expect(origin)
+        home = partition_of(route, self.log.partitions)
+        topic = events_topic(self.definition.application_id)
+        await self.log.append([completion_record(topic, home, name, data, self.clock.now_ms(), origin)])
+        return await asyncio.wait_for(outcome, ANSWER_TIMEOUT_S)
+
+    def _dropped(self, reason: str) -> None:
+        self.tally.observe([Fact("completion.dropped.total", {"transport": "unknown", "reason": reason})])
+
+    async def cancel_session(self, execution_id: str) -> None:
+        """End the live session of a stream; it goes on by the durable path (contract 0.20)."""
+        await self._cancel(SessionCancelled(execution_id), execution_id)
+
+    async def cancel_execution(self, execution_id: str, reason: str) -> None:
+        await self._cancel(ExecutionCancelled(execution_id, reason), execution_id)
+
+    async def cancel_interaction(self, interaction_id: str, reason: str) -> None:
+        await self._cancel(InteractionCancelled(interaction_id, reason), interaction_id)
+
+    async def _cancel(self, event: SessionCancelled | ExecutionCancelled | InteractionCancelled, route_id: str) -> None:
+        key, value, headers = encode_cancel(event)
+        await self.log.append([self._home(route_id, key, value, headers)])
+
+    def _home(self, route_id: str, key: bytes | None, value: bytes, headers: tuple[tuple[str, bytes], ...]) -> Record:
+        route = route_of(route_id)
+        if route is None:
+            raise ValueError(f"{route_id} is no id of this application")
+        partition = partition_of(route, self.log.partitions)
+        return Record(events_topic(self.definition.application_id), key, value, headers, partition)
+
+    # What can be seen
+
+    def tasks(self) -> Iterator[Task]:
+        yield from list(self.worker.tasks.values())
+
+    def executions(self) -> Iterator[ExecutionRecord]:
+        """Every execution that is kept, partition by partition."""
+        for task in self.tasks():
+            for _, execution in task.state.scan(task.state.keys.all_executions(), ExecutionRecord):
+                yield execution
+
+    def execution(self, execution_id: str) -> ExecutionRecord | None:
+        task = self._task_of(execution_id)
+        return None if task is None else task.execution(execution_id)
+
+    def session(self, execution_id: str) -> SessionRecord | None:
+        """Where the stream of an execution stands; None when it has none, or none any more."""
+        task = self._task_of(execution_id)
+        return None if task is None else task.session(execution_id)
+
+    def interaction(self, interaction_id: str) -> InteractionRecord | None:
+        task = self._task_of(interaction_id)
+        if task is None:
+            return None
+        return task.state.get(task.state.keys.interaction(interaction_id), InteractionRecord)
+
+    def pending(self, limit: int = 50) -> list[InteractionRecord]:
+        """Open interactions by deadline, at most `limit`."""
+        found: list[InteractionRecord] = []
+        for task in self.tasks():
+            for key in task.state.scan_keys(task.state.keys.all_deadlines(), limit):
+                interaction = task.state.get(task.state.keys.interaction(deadline_of(key)[1]), InteractionRecord)
+                if interaction is not None and not interaction.status.terminal:
+                    found.append(interaction)
+        found.sort(key=lambda it: (it.deadline_epoch_ms, it.created_at_epoch_ms, it.interaction_id))
+        return found[:limit]
+
+    def pending_count(self) -> int:
+        return sum(len(task.state.scan_keys(task.state.keys.all_deadlines())) for task in self.tasks())
+
+    def _task_of(self, route_id: str) -> Task | None:
+        route = route_of(route_id)
+        return None if route is None else self.worker.tasks.get(partition_of(route, self.log.partitions))
+
+
+def envelope_bytes(fields: Mapping[str, Json]) -> bytes:
+    """A completion envelope (contract 1.2) from its fields."""
+    return orjson.dumps(dict(fields))

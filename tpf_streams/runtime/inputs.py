@@ -1,0 +1,98 @@
+"""What a run is given to do: objects of a source, or JSON files whose every value is one execution."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpf_streams.connectors.filesystem_source import FilesystemSource, ListingProblem, execution_key
+from tpf_streams.core.json_policy import parse_json
+from tpf_streams.core.step import Json, SourceObject
+from tpf_streams.errors import DefinitionError, JsonPolicyError, Problem
+
+log = logging.getLogger(__name__)
+
+JSON_LINES = (".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One execution to ask for. `problem`: why it cannot become one, with file and line."""
+
+    execution_key: str
+    payload: Json
+    source: SourceObject | None = None
+    problem: str | None = None
+
+
+def object_submissions(
+    source: FilesystemSource, identity_fields: Sequence[str], input_fields: Sequence[str]
+) -> Iterator[Submission]:
+    """One for each listed object. One that cannot be read is submitted too: its execution fails with the reason."""
+    for found in source.listing():
+        listed = found.source if isinstance(found, ListingProblem) else found
+        if listed is None:
+            yield Submission("", None, problem=f"{found.path}: {getattr(found, 'reason', 'cannot be listed')}")
+        else:
+            yield Submission(execution_key(listed, identity_fields), object_payload(listed, input_fields), listed)
+
+
+def object_payload(found: SourceObject, input_fields: Sequence[str]) -> dict[str, Json]:
+    """The source's emitted type, filled by the names of its fields."""
+    known = {
+        "filepath": found.key,
+        "csvFolderPath": found.container,
+        "key": found.key,
+        "container": found.container,
+        "provider": found.provider,
+        "etag": found.etag,
+        "path": found.path,
+    }
+    return {name: known[name] for name in input_fields if name in known}
+
+
+def check_input_fields(type_name: str, input_fields: Sequence[str], file: str) -> None:
+    """Raises DefinitionError for a field of the emitted type that an object has no value for."""
+    known = object_payload(SourceObject("", "", "", "", "", ""), input_fields)
+    missing = [name for name in input_fields if name not in known]
+    if missing:
+        raise DefinitionError(
+            [Problem(file, 0, f"types.{type_name}", f"an object has no {', '.join(missing)} to fill")]
+        )
+
+
+def json_submissions(paths: Sequence[str], max_bytes: int) -> Iterator[Submission]:
+    """A `.json` file is one execution, each line of a `.jsonl` file is one; directories are listed for both."""
+    for path in _json_files(paths):
+        if path.suffix in JSON_LINES:
+            yield from _lines(path, max_bytes)
+        else:
+            yield _value(path, path.read_bytes(), 0, max_bytes)
+
+
+def _json_files(paths: Sequence[str]) -> Iterator[Path]:
+    for given in map(Path, paths):
+        if given.is_dir():
+            yield from sorted(found for found in given.iterdir() if found.suffix in (".json", *JSON_LINES))
+        else:
+            yield given
+
+
+def _lines(path: Path, max_bytes: int) -> Iterator[Submission]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield _value(path, line.strip(), number, max_bytes)
+
+
+def _value(path: Path, data: bytes, line: int, max_bytes: int) -> Submission:
+    """The key holds name, line and content: the same line of the same file is the same execution."""
+    digest = hashlib.sha256(data).hexdigest()
+    key = f"file:{path.name}:{line}:{digest}"
+    try:
+        return Submission(key, parse_json(data.strip(), max_bytes))
+    except JsonPolicyError as error:
+        return Submission(key, None, problem=f"{path}:{line or 1}: {error}")
