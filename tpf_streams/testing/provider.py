@@ -155,7 +155,7 @@ class SimulatedProvider:
 
     def _schedule(self, answers: Sequence[Record]) -> None:
         """When they leave. With permits each has a time of its own, else the batch leaves as one."""
-        ready_s = self._clock.monotonic_s() + self.options.delay_ms / 1000
+        ready_s = _exact(self._clock.monotonic_s() + self.options.delay_ms / 1000)
         permits = self.options.permits_per_second
         if permits is None:
             if answers:
@@ -163,7 +163,7 @@ class SimulatedProvider:
             return
         for answer in answers:
             ready_s = max(ready_s, self._next_permit_s)
-            self._next_permit_s = ready_s + 1 / permits
+            self._next_permit_s = _exact(ready_s + 1 / permits)
             self._due.append((ready_s, 1, [answer] * (1 + self._is_sent_twice(answer))))
 
     def _is_sent_twice(self, answer: Record) -> bool:
@@ -209,3 +209,8 @@ class SimulatedProvider:
             await first_of(stop, self._clock.sleep(wait_s))
         else:
             await first_of(stop, self._reader.wait(wait_s))
+
+
+def _exact(seconds: float) -> float:
+    """To the nanosecond: sums of binary fractions drift, and a manual clock would stop just before an answer."""
+    return round(seconds, 9)
