@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import Any, TypeAlias
 
 import orjson
@@ -117,9 +118,12 @@ class SimulatedProvider:
             await reader.close()
 
     @property
-    def next_answer_s(self) -> float | None:
-        """Seconds until the next answer leaves; None when nothing is open."""
-        return max(0.0, self._due[0][0] - self._clock.monotonic_s()) if self._due else None
+    def next_answer_ms(self) -> int | None:
+        """How far time must move for the next answer to leave, rounded up; None when nothing is open."""
+        if not self._due:
+            return None
+        left_s = self._due[0][0] - self._clock.monotonic_s()
+        return max(0, ceil(_exact(left_s * 1000)))
 
     @property
     def _full(self) -> bool:
@@ -203,14 +207,14 @@ class SimulatedProvider:
         return b"constant" if self.options.key == "constant" else None
 
     async def _idle(self, stop: asyncio.Event) -> None:
-        due_s = self.next_answer_s
-        wait_s = IDLE_WAIT_S if due_s is None else min(IDLE_WAIT_S, due_s)
+        due_ms = self.next_answer_ms
+        wait_s = IDLE_WAIT_S if due_ms is None else min(IDLE_WAIT_S, due_ms / 1000)
         if self._reader is None or self._full:
             await first_of(stop, self._clock.sleep(wait_s))
         else:
             await first_of(stop, self._reader.wait(wait_s))
 
 
-def _exact(seconds: float) -> float:
-    """To the nanosecond: sums of binary fractions drift, and a manual clock would stop just before an answer."""
-    return round(seconds, 9)
+def _exact(time: float) -> float:
+    """To nine places: sums of binary fractions drift, and a manual clock would stop just before an answer."""
+    return round(time, 9)
