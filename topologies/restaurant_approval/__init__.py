@@ -1,0 +1,1 @@
+"""A person approves: an order waits in an inbox until the restaurant decides."""

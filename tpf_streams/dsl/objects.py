@@ -1,0 +1,256 @@
+"""Object ingest and publish: `sources`, `input`, `publish` and `output` of a pipeline file (contract 12.3, 0.16)."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from tpf_streams.core.step import OnRowError
+from tpf_streams.dsl.document import Entry, TextNode
+from tpf_streams.dsl.report import one_of, shown, suggestion
+from tpf_streams.dsl.section import Section
+from tpf_streams.dsl.settings import Settings
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+POLL_INTERVAL_MS = 10_000
+BATCH_SIZE = 50
+IDENTITY_FIELDS = ("provider", "container", "key", "etag")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+class OnExisting(StrEnum):
+    VERSION = "version"
+    FAIL = "fail"
+
+
+class Quirks(StrEnum):
+    NONE = "none"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSourceConfig:
+    """A polled folder. `root` as written (it is the container of contract 0.23); `directory` where that is."""
+
+    name: str
+    root: str
+    directory: Path
+    prefix: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    poll_enabled: bool
+    poll_interval_ms: int
+    batch_size: int
+    identity_fields: tuple[str, ...]
+    encoding: str
+    on_row_error: OnRowError
+    provider: str = "filesystem"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPublishConfig:
+    """A folder for output objects. `key_template` holds `{groupKey}`, which is the input's name."""
+
+    name: str
+    root: str
+    directory: Path
+    key_template: str
+    content_type: str
+    max_open_groups: int
+    on_existing: OnExisting
+    quirks: Quirks
+    provider: str = "filesystem"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What `input` or `output` says: the source or publish it names, and the type it carries.
+
+    `section` is where the type is said; `type_name` and `class_path` may each be absent.
+    """
+
+    target: str
+    root: Section
+    section: Section
+    type_name: str | None
+    class_path: str | None
+
+
+def read_endpoint(root: Section, name: str, target_key: str, carries: str, unsupported: str) -> Endpoint | None:
+    """`input: {from, emits}` or `output: {to, consumes}`. `unsupported`: the checkpoint key that may stand there."""
+    section = root.section(name)
+    if section is None:
+        return None
+    section.forbid(unsupported, "checkpoint handoff between pipelines is not supported yet")
+    target = section.text(target_key, required=not section.has(unsupported))
+    body = section.section(carries)
+    type_name = class_path = None
+    if body is not None:
+        class_path, type_name = body.text("type"), body.text("typeName")
+        body.unused("mapper", "objects are read and written by steps and the publisher")
+        body.finish()
+    section.finish()
+    return Endpoint(target, section, body or section, type_name, class_path) if target else None
+
+
+def read_source(root: Section, used: Endpoint | None, settings: Settings, base: Path) -> ObjectSourceConfig | None:
+    """The source that `input.from` names; every declared one is checked."""
+    parent = root.section("sources")
+    found = {name: _source(name, body, settings, base) for name, body in parent.sections()} if parent else {}
+    return _chosen(parent, found, used, "from")
+
+
+def read_publish(root: Section, used: Endpoint | None, settings: Settings, base: Path) -> ObjectPublishConfig | None:
+    """The publish that `output.to` names; every declared one is checked. `publish.topic` is a setting, read before."""
+    parent = root.section("publish")
+    if parent is not None and publish_topic(parent) is not None:
+        entries = {name: entry for name, entry in parent.node.entries.items() if name != "topic"}
+        parent = Section(parent.report, parent.file, replace(parent.node, entries=entries), parent.path, parent.line)
+    found = {name: _publish(name, body, settings, base) for name, body in parent.sections()} if parent else {}
+    return _chosen(parent, found, used, "to")
+
+
+def publish_topic(publish: Section) -> Entry | None:
+    """The entry of `publish.topic`, where that is a topic's name and not a publish called topic."""
+    entry = publish.node.entries.get("topic")
+    return entry if entry is not None and isinstance(entry.node, TextNode) else None
+
+
+def _chosen(parent: Section | None, found: dict[str, T], used: Endpoint | None, key: str) -> T | None:
+    for name in found:
+        if parent is not None and (used is None or used.target != name):
+            parent.note(name, "accepted and unused: neither input nor output names it")
+    if used is None:
+        return None
+    if used.target not in found:
+        hint = suggestion(used.target, found)
+        used.root.problem(key, f"{shown(used.target)} is not declared: allowed are {one_of(found)}.{hint}")
+    return found.get(used.target)
+
+
+def _source(name: str, body: Section, settings: Settings, base: Path) -> ObjectSourceConfig:
+    _kind(body)
+    root, directory = _root(body, base)
+    location = body.section("location")
+    prefix = (location.raw_text("prefix") if location else None) or ""
+    if location and _leaves(prefix):
+        location.problem("prefix", "must stay inside the root")
+    include, exclude = _filter(body)
+    enabled, interval, batch = _poll(body)
+    encoding, on_row_error = _reading(body, settings)
+    fields = _identity(body)
+    body.finish()
+    return ObjectSourceConfig(
+        name, root, directory, prefix, include, exclude, enabled, interval, batch, fields, encoding, on_row_error
+    )
+
+
+def _kind(body: Section) -> None:
+    body.word("kind", ["object"], required=True)
+    body.word("provider", ["filesystem"], required=True)
+    body.unused("mapper", "objects are read and written by steps and the publisher")
+
+
+def _root(body: Section, base: Path) -> tuple[str, Path]:
+    location = body.section("location", required=True)
+    root = location.text("root", required=True) if location else None
+    if location:
+        location.has("prefix")
+        location.finish()
+    return root or "", base / (root or "")
+
+
+def _leaves(key: str) -> bool:
+    return key.startswith("/") or ".." in PurePosixPath(key).parts or "\0" in key
+
+
+def _filter(body: Section) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    section = body.section("filter")
+    if section is None:
+        return ("*",), ()
+    include, exclude = section.texts("include"), section.texts("exclude")
+    section.finish()
+    return tuple(include or ["*"]), tuple(exclude or [])
+
+
+def _poll(body: Section) -> tuple[bool, int, int]:
+    section = body.section("poll")
+    if section is None:
+        return True, POLL_INTERVAL_MS, BATCH_SIZE
+    enabled, interval = section.flag("enabled"), section.duration_ms("interval")
+    batch = section.integer("batchSize", 1, 100_000)
+    section.finish()
+    return enabled is not False, interval or POLL_INTERVAL_MS, batch or BATCH_SIZE
+
+
+def _identity(body: Section) -> tuple[str, ...]:
+    """Content is part of a file's identity (contract 0.23), so `etag` may not be left out."""
+    section = body.section("identity")
+    fields = section.texts("fields") if section else None
+    if section is not None:
+        unknown = [field for field in fields or [] if field not in IDENTITY_FIELDS]
+        if unknown:
+            section.problem("fields", f"{shown(unknown[0])}: allowed are {one_of(IDENTITY_FIELDS)}")
+        elif fields and not {"key", "etag"} <= set(fields):
+            section.problem("fields", "key and etag must be among them: a file is its name and its content")
+        section.finish()
+    return tuple(fields or IDENTITY_FIELDS)
+
+
+def _reading(body: Section, settings: Settings) -> tuple[str, OnRowError]:
+    payload = body.section("payload")
+    encoding = None
+    if payload:
+        payload.word("mode", ["reference"])
+        encoding = payload.text("encoding")
+    if settings.above_pipeline("encoding") or encoding is None:
+        encoding = settings.required_text("encoding")
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        (payload or body).problem("encoding", f"{shown(encoding)}: Python knows no such encoding")
+    if payload:
+        payload.finish()
+    own = body.choice("onRowError", OnRowError)
+    return encoding, _effective(settings, "onRowError", own, OnRowError)
+
+
+def _publish(name: str, body: Section, settings: Settings, base: Path) -> ObjectPublishConfig:
+    _kind(body)
+    root, directory = _root(body, base)
+    naming, payload, grouping = body.section("naming"), body.section("payload"), body.section("grouping")
+    template = (naming.text("keyTemplate") if naming else None) or "{groupKey}.out"
+    if naming:
+        _check_template(naming, template)
+        naming.finish()
+    content_type = (payload.word("contentType", ["text/csv"]) if payload else None) or "text/csv"
+    if payload:
+        payload.finish()
+    groups = (grouping.integer("maxOpenGroups", 1, 1024) if grouping else None) or 1
+    if grouping:
+        grouping.finish()
+    on_existing = _effective(settings, "onExisting", body.choice("onExisting", OnExisting), OnExisting)
+    quirks = _effective(settings, "quirks", body.choice("quirks", Quirks), Quirks)
+    body.finish()
+    return ObjectPublishConfig(name, root, directory, template, content_type, groups, on_existing, quirks)
+
+
+def _check_template(naming: Section, template: str) -> None:
+    unknown = [found for found in _PLACEHOLDER.findall(template) if found != "groupKey"]
+    if unknown:
+        naming.problem("keyTemplate", f"{shown(unknown[0])} is no placeholder: {{groupKey}} is the only one")
+    elif "{groupKey}" not in template or "{" in _PLACEHOLDER.sub("", template) or _leaves(template):
+        naming.problem("keyTemplate", "must hold {groupKey} and stay inside the root")
+
+
+def _effective(settings: Settings, key: str, own: E | None, kind: type[E]) -> E:
+    """What counts: a setting from outside the file, else the key in place, else the setting (contract 0.22)."""
+    if own is not None and not settings.above_pipeline(key):
+        return own
+    return kind(settings.required_text(key))
