@@ -139,8 +139,13 @@ class RecordReader(Protocol):
 
     async def wait(self, timeout_s: float) -> None: ...
 
-    async def commit(self, records: Sequence[Record] = ()) -> None:
-        """Append `records` and store the position behind everything polled so far, together where the log can."""
+    async def commit(
+        self, records: Sequence[Record] = (), positions: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Append `records` and store `positions`, together where the log can.
+
+        Without `positions`: behind everything polled so far. A position never goes back.
+        """
         ...
 
     def positions(self) -> dict[TopicPartition, int]:

@@ -122,14 +122,14 @@ class GroupReader:
         else:
             await asyncio.sleep(0)
 
-    async def commit(self, records: Sequence[Record] = ()) -> None:
+    async def commit(
+        self, records: Sequence[Record] = (), positions: Mapping[TopicPartition, int] | None = None
+    ) -> None:
         self._check()
         committed = self._group.committed
-        moved = {
-            partition.name: cursor
-            for partition, cursor in self._cursors.items()
-            if cursor > committed.get(partition.name, 0)
-        }
+        mine = self.positions()
+        wanted = mine if positions is None else {name: at for name, at in positions.items() if name in mine}
+        moved = {name: at for name, at in wanted.items() if at > committed.get(name, 0)}
         if moved or records:
             try:
                 await self._journal.commit_group(self._group.name, moved, records)

@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ import orjson
 
 from tpf_streams.core.step import Json
 from tpf_streams.engine.clock import first_of
-from tpf_streams.ports import Clock, InputRecord, Log, Record, RecordReader
+from tpf_streams.ports import Clock, InputRecord, Log, Record, RecordReader, TopicPartition
 from tpf_streams.testing.provider_options import ProviderOptions, load_answer, parse_provider_spec, ten_thousandths
 
 __all__ = ["Answer", "ProviderOptions", "SimulatedProvider", "echo", "load_answer", "parse_provider_spec"]
@@ -29,10 +30,20 @@ Answer: TypeAlias = Callable[[dict[str, Any], ProviderOptions], Json | None]
 """Request envelope (contract 1.1) -> response payload, or None: no answer ever comes."""
 
 BATCH_MAX = 1_000
-REPEATS_MAX = 50_000
-"""Requests read since the position was last stored; behind these, reading waits until all are answered."""
+OPEN_MAX = 50_000
+"""Requests read and not answered; behind these, reading waits."""
 IDLE_WAIT_S = 1.0
 BACKOFF_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Answers that leave together, and the positions that are done with them."""
+
+    ready_s: float
+    requests: int
+    answers: list[Record]
+    positions: dict[TopicPartition, int]
 
 
 def echo(request: dict[str, Any], options: ProviderOptions) -> Json | None:
@@ -44,7 +55,7 @@ class SimulatedProvider:
     """Answers the requests of one topic on another; the keywords from `reject` on are those of `ProviderOptions`.
 
     An answer leaves `delay_ms` after its request was read, and no faster than the permits allow. The reader's position
-    is stored only when everything read is answered: a crash loses no request, and may repeat answers.
+    moves with the answers, not with the reading: a crash loses no request, and may repeat a few answers.
     Figures for tests: `open_count` and `open_max` (requests read and not yet answered), `answered`, `unanswered` (on
     purpose), `skipped` (records that are no requests).
     """
@@ -77,8 +88,7 @@ class SimulatedProvider:
         self._actor = actor
         self._group = group or f"{request_topic}-provider"
         self._reader: RecordReader | None = None
-        self._due: deque[tuple[float, int, list[Record]]] = deque()
-        self._unstored = 0
+        self._due: deque[_Due] = deque()
         self._next_permit_s = 0.0
         self._twice = ten_thousandths(self.options.duplicates)
         self._salt = self.options.seed & 0xFFFFFFFF
@@ -113,7 +123,7 @@ class SimulatedProvider:
         """Stop answering; what is open is read again by the next. Idempotent."""
         reader, self._reader = self._reader, None
         self._due.clear()
-        self._unstored = self.open_count = 0
+        self.open_count = 0
         if reader is not None:
             await reader.close()
 
@@ -122,53 +132,55 @@ class SimulatedProvider:
         """How far time must move for the next answer to leave, rounded up; None when nothing is open."""
         if not self._due:
             return None
-        left_s = self._due[0][0] - self._clock.monotonic_s()
+        left_s = self._due[0].ready_s - self._clock.monotonic_s()
         return max(0, ceil(_exact(left_s * 1000)))
 
     @property
     def _full(self) -> bool:
-        return self._unstored >= REPEATS_MAX
+        return self.open_count >= OPEN_MAX
 
     async def _read(self) -> bool:
         if self._reader is None or self._full:
             return False
         found = await self._reader.poll(BATCH_MAX)
-        self._unstored += len(found)
+        if not found:
+            return False
         answers = [answer for record in found if (answer := self._answer(record)) is not None]
         self.open_count += len(answers)
         self.open_max = max(self.open_max, self.open_count)
-        self._schedule(answers)
-        return bool(found)
+        positions = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in found}
+        self._schedule(answers, positions)
+        return True
 
     async def _send(self) -> bool:
         now_s = self._clock.monotonic_s()
-        records: list[Record] = []
-        count = 0
-        while self._due and self._due[0][0] <= now_s:
-            _, requests, answers = self._due.popleft()
-            count += requests
-            records += answers
-        if self._reader is not None and not self._due and self._unstored:
-            await self._reader.commit(records)
-            self._unstored = 0
-        elif records:
-            await self._log.append(records)
+        due: list[_Due] = []
+        while self._due and self._due[0].ready_s <= now_s:
+            due.append(self._due.popleft())
+        if not due or self._reader is None:
+            return False
+        positions: dict[TopicPartition, int] = {}
+        for entry in due:
+            positions.update(entry.positions)
+        await self._reader.commit([record for entry in due for record in entry.answers], positions)
+        count = sum(entry.requests for entry in due)
         self.open_count -= count
         self.answered += count
-        return bool(records)
+        return True
 
-    def _schedule(self, answers: Sequence[Record]) -> None:
+    def _schedule(self, answers: Sequence[Record], positions: dict[TopicPartition, int]) -> None:
         """When they leave. With permits each has a time of its own, else the batch leaves as one."""
         ready_s = _exact(self._clock.monotonic_s() + self.options.delay_ms / 1000)
         permits = self.options.permits_per_second
-        if permits is None:
-            if answers:
-                self._due.append((ready_s, len(answers), [*answers, *filter(self._is_sent_twice, answers)]))
+        if permits is None or not answers:
+            twice = filter(self._is_sent_twice, answers)
+            self._due.append(_Due(ready_s, len(answers), [*answers, *twice], positions))
             return
-        for answer in answers:
+        for number, answer in enumerate(answers, start=1):
             ready_s = max(ready_s, self._next_permit_s)
             self._next_permit_s = _exact(ready_s + 1 / permits)
-            self._due.append((ready_s, 1, [answer] * (1 + self._is_sent_twice(answer))))
+            behind = positions if number == len(answers) else {}
+            self._due.append(_Due(ready_s, 1, [answer] * (1 + self._is_sent_twice(answer)), behind))
 
     def _is_sent_twice(self, answer: Record) -> bool:
         return self._twice > 0 and zlib.crc32(answer.value or b"", self._salt) % 10_000 < self._twice
