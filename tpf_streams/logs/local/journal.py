@@ -128,9 +128,10 @@ class Journal:
             part.pass_floor(f"group {group}", position)
             self._trim(part)
 
-    def fail(self, error: BaseException) -> None:
-        """Accept nothing more: what follows a failed write may stand on a hole."""
+    def fail(self, error: BaseException) -> LogFailedError:
+        """Accept nothing more: what follows a failed write may stand on a hole. What to raise."""
         self._failure = self._failure or str(error)
+        return LogFailedError(f"a write to the journal failed, and whether it holds is not known: {error}")
 
     @property
     def failed(self) -> bool:
@@ -158,8 +159,7 @@ class Journal:
         try:
             self.store.write(batch)
         except LogError as error:
-            self.fail(error)
-            raise LogFailedError(f"a write to the journal failed, and none of it holds: {error}") from error
+            raise self.fail(error) from error
 
     def _trim(self, part: LocalPartition) -> None:
         # The last record stays: it carries the partition's end and its newest timestamp over a restart.
@@ -171,8 +171,7 @@ class Journal:
         try:
             self.store.delete_range(part.key(part.start), part.key(start))
         except LogError as error:
-            self.fail(error)
-            raise LogFailedError(f"trimming failed: {error}") from error
+            raise self.fail(error) from error
         part.start = start
 
     def _partition(self, name: TopicPartition) -> LocalPartition:

@@ -20,7 +20,7 @@ class Syncer:
     """Settles writes in the order in which they were made."""
 
     def __init__(
-        self, sync: Callable[[], None], mode: SyncMode, interval_ms: int, fail: Callable[[BaseException], None]
+        self, sync: Callable[[], None], mode: SyncMode, interval_ms: int, fail: Callable[[BaseException], Exception]
     ):
         self._sync = sync
         self._mode = mode
@@ -84,6 +84,6 @@ class Syncer:
             if error is None:
                 future.set_result(None)
             else:
-                future.set_exception(error)
+                future.set_exception(self._fail(error))
         if self._waiting:
             self._start()

@@ -54,7 +54,7 @@ class MemoryLog:
         self.fence_at_commit_only = fence_at_commit_only
         self._state = MemoryState(partitions, {**(topics or {}), self.events_topic: partitions})
         self._open: dict[int, MemoryTaskLog] = {}
-        self._synced_ms = 0
+        self._synced_ms = self.clock.now_ms()
 
     @property
     def partitions(self) -> int:
