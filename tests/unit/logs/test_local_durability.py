@@ -201,7 +201,10 @@ async def test_a_failed_background_sync_refuses_the_rest(tmp_path: Path):
     task = await log.open_task(0)
     disk.fail_sync = LogError("the disk is on fire")
     await task.commit(Turn([OUT]))
-    await asyncio.sleep(0.1)
+    for _ in range(500):
+        await asyncio.sleep(0.005)
+        if log.journal.failed:
+            break
     with pytest.raises(LogFailedError):
         await task.commit(Turn([OUT]))
     await log.close()
