@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A pipeline is a list of steps. An *execution* is one run of it. Steps that are not awaits run in *segments*; between two
-segments stands an *await unit*, and in the unit one *interaction* for the scalar case, or one for each item of a stream.
+segments stands an *await unit*, and in the unit one *interaction* for the scalar case, or one an item of a stream.
 All rows of an execution live in one partition, and one task decides all its events one after another, so a decision
 needs no lock: `decide(state, event) -> Decision(changes, effects, facts)`.
 

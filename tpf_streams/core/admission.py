@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 
 import orjson
@@ -12,6 +11,7 @@ from tpf_streams.core.effects import DeadLetter, ReturnSlot
 from tpf_streams.core.ending import close_interaction, labels
 from tpf_streams.core.envelope import CompletionEnvelope
 from tpf_streams.core.events import CompletionReceived
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
 from tpf_streams.core.fallback import arm_of, complete_if_answered, gates_open, start_item
 from tpf_streams.core.identity import id_bytes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tpf_streams.core.dispatch import dispatch, dispatch_when_allowed
 from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment, StartSource, StopSource
 from tpf_streams.core.ending import close_interaction, fail_execution, finish_if_drained, labels, succeed
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import (
     ExecutionRecord,
     ExecutionStatus,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import orjson
 
 from tpf_streams.core.effects import AdmitEarly, RequestSlot, SendOwed, SendRequest
 from tpf_streams.core.ending import labels
 from tpf_streams.core.envelope import idempotency_key
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
 from tpf_streams.core.rows import raw_id

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tpf_streams.core.effects import ContinueOwed, PublishObject, ReturnSlot, StopSource
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, Summary
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.state import Draft

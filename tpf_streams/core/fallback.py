@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tpf_streams.core.continuation import start_segment
 from tpf_streams.core.effects import ContinueOwed
 from tpf_streams.core.ending import CLOSE_AT_ONCE, await_steps, interactions_between, labels, unit_ended
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.state import Draft

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from tpf_streams.core.continuation import item_failed, start_segment, stop_source, write_output
 from tpf_streams.core.dispatch import dispatch, new_unit
 from tpf_streams.core.effects import StopSource, UseSlot
 from tpf_streams.core.ending import fail_execution, finish_if_drained, labels
 from tpf_streams.core.events import ExecutionSubmitted, ItemsPulled, SourceFailed
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.fallback import park
 from tpf_streams.core.state import Draft

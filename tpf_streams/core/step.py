@@ -148,6 +148,19 @@ class PipelineDefinition:
     """Whether an object is published at the end of each execution (contract 0.16)."""
     ingests_objects: bool = False
     """Whether executions come from an object source, each carrying a `SourceObject`."""
+    _next_await: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _segments: tuple[tuple[StepDefinition, ...], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        count = len(self.steps)
+        nexts = [count] * (count + 1)
+        for index in range(count - 1, -1, -1):
+            nexts[index] = index if isinstance(self.steps[index], AwaitDefinition) else nexts[index + 1]
+        segments = (self.steps[index : nexts[index]] for index in range(count + 1))
+        object.__setattr__(self, "_next_await", tuple(nexts))
+        object.__setattr__(
+            self, "_segments", tuple(tuple(it for it in part if isinstance(it, StepDefinition)) for part in segments)
+        )
 
     @property
     def window(self) -> int:
@@ -163,14 +176,11 @@ class PipelineDefinition:
 
     def next_await(self, index: int) -> int:
         """Index of the first await step at or after `index`, or `len(steps)`."""
-        for step in self.steps[index:]:
-            if isinstance(step, AwaitDefinition):
-                return step.index
-        return len(self.steps)
+        return self._next_await[index]
 
     def segment(self, index: int) -> tuple[StepDefinition, ...]:
         """The service steps from `index` up to the next await step or the end."""
-        return tuple(step for step in self.steps[index : self.next_await(index)] if isinstance(step, StepDefinition))
+        return self._segments[index]
 
     def is_stream(self, index: int) -> bool:
         """Whether the segment that begins at `index` expands one item to many."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tpf_streams.core import effects as fx
 from tpf_streams.core.decide import decide
@@ -203,31 +204,44 @@ class Task:
             self._route(effect, pending)
 
     def _route(self, effect: fx.Effect, pending: deque[Event]) -> None:
-        """Into the transaction, into this turn, or behind the commit."""
-        env = self._env
-        match effect:
-            case fx.SendRequest(interaction):
-                step = env.definition.steps[interaction.step_index]
-                assert isinstance(step, AwaitDefinition)
-                record = env.transports[step.transport.type].request_record(step, interaction)
-                if record is not None:
-                    self._records.append(record)
-            case fx.EmitOutput():
-                self._records.append(output_record(effect, env.definition.output_topic))
-            case fx.DeadLetter(reason, message, origin, value):
-                self._records.append(dead_letter_record(self._dead_letters, origin, None, value, reason, message))
-            case fx.RunSegment(owed) if self.performer.may_run_inline(owed):
-                self._run_inline(effect, pending)
-            case fx.AdmitEarly(interaction_id):
-                pending.append(EarlyDue(interaction_id))
-            case fx.RequestSlot(owed):
-                self.performer.owners.add(owed.execution_id)
-                granted = SlotGranted(owed)
-                env.budgets.request(owed.step_index, owed.execution_id, lambda: self.deliver(granted))
-            case fx.UseSlot(execution_id):
-                self.performer.use_slot(execution_id)
-            case _:
-                self._after.append(effect)
+        """Into the transaction, into this turn, or behind the commit. By table: there are five an item."""
+        inside = _INSIDE.get(type(effect))
+        if inside is None:
+            self._after.append(effect)
+        else:
+            inside(self, effect, pending)
+
+    def _send_request(self, effect: fx.SendRequest, pending: deque[Event]) -> None:
+        step = self._env.definition.steps[effect.interaction.step_index]
+        assert isinstance(step, AwaitDefinition)
+        record = self._env.transports[step.transport.type].request_record(step, effect.interaction)
+        if record is not None:
+            self._records.append(record)
+
+    def _emit_output(self, effect: fx.EmitOutput, pending: deque[Event]) -> None:
+        self._records.append(output_record(effect, self._env.definition.output_topic))
+
+    def _keep_dead_letter(self, effect: fx.DeadLetter, pending: deque[Event]) -> None:
+        self._records.append(
+            dead_letter_record(self._dead_letters, effect.origin, None, effect.value, effect.reason, effect.message)
+        )
+
+    def _admit_early(self, effect: fx.AdmitEarly, pending: deque[Event]) -> None:
+        pending.append(EarlyDue(effect.interaction_id))
+
+    def _request_slot(self, effect: fx.RequestSlot, pending: deque[Event]) -> None:
+        owed = effect.owed
+        self.performer.owners.add(owed.execution_id)
+        self._env.budgets.request(owed.step_index, owed.execution_id, lambda: self.deliver(SlotGranted(owed)))
+
+    def _use_slot(self, effect: fx.UseSlot, pending: deque[Event]) -> None:
+        self.performer.use_slot(effect.execution_id)
+
+    def _run_segment(self, effect: fx.RunSegment, pending: deque[Event]) -> None:
+        if self.performer.may_run_inline(effect.owed):
+            self._run_inline(effect, pending)
+        else:
+            self._after.append(effect)
 
     def _run_inline(self, effect: fx.RunSegment, pending: deque[Event]) -> None:
         """A pure, quick segment: its outputs join the transaction and fall with it. A failure takes the owed way."""
@@ -269,3 +283,15 @@ class Task:
 
     def execution(self, execution_id: str) -> ExecutionRecord | None:
         return self.state.get(self.state.keys.execution(execution_id), ExecutionRecord)
+
+
+_INSIDE: dict[type, Callable[[Task, Any, deque[Event]], None]] = {
+    fx.SendRequest: Task._send_request,
+    fx.EmitOutput: Task._emit_output,
+    fx.DeadLetter: Task._keep_dead_letter,
+    fx.AdmitEarly: Task._admit_early,
+    fx.RequestSlot: Task._request_slot,
+    fx.UseSlot: Task._use_slot,
+    fx.RunSegment: Task._run_segment,
+}
+"""Effects that belong into the turn; all others wait for its commit."""
