@@ -118,4 +118,4 @@ def _outcome(status: PaymentStatus) -> dict[str, Any]:
 
 def finalize_payment_output(outcome: ApprovedPaymentOutput | UnapprovedPaymentOutput) -> PaymentOutput:
     """Both arms meet again."""
-    return PaymentOutput(**dict(outcome))
+    return PaymentOutput(**vars(outcome))

@@ -13,26 +13,22 @@ from tpf_streams.core.step import (
     Parallelism,
     PipelineDefinition,
     StepDefinition,
+    TransportSpec,
 )
 from tpf_streams.dsl.naming import is_topic, kebab_case
-from tpf_streams.dsl.objects import ObjectPublishConfig, ObjectSourceConfig
 from tpf_streams.dsl.policy import PREVIOUS, SECRET
-from tpf_streams.dsl.report import Report, shown
+from tpf_streams.dsl.reading import Reading
+from tpf_streams.dsl.report import shown
 from tpf_streams.dsl.routing import Way
 from tpf_streams.dsl.setting import SecretText
 from tpf_streams.dsl.settings import Settings
-from tpf_streams.dsl.steps import ParsedStep
+from tpf_streams.dsl.steps import AwaitKeys, ParsedStep
+from tpf_streams.dsl.types import TypeRegistry
 
-_LONGEST_TOPIC_SUFFIX = len("-dead-letters")
-
-
-def build_steps(steps: Sequence[ParsedStep], ways: Sequence[Way]) -> list[AnyStep]:
-    return [
-        _await_step(step) or _service_step(step, way, step is steps[-1]) for step, way in zip(steps, ways, strict=True)
-    ]
+_APPLICATION_ID_MAX = 249 - len("-dead-letters")
 
 
-def _service_step(step: ParsedStep, way: Way, last: bool) -> StepDefinition:
+def service_step(step: ParsedStep, way: Way, *, last: bool) -> StepDefinition:
     return StepDefinition(
         index=step.index,
         name=step.name,
@@ -47,10 +43,9 @@ def _service_step(step: ParsedStep, way: Way, last: bool) -> StepDefinition:
     )
 
 
-def _await_step(step: ParsedStep) -> AwaitDefinition | None:
-    keys = step.awaits
-    if keys is None or keys.transport is None:
-        return None
+def _await_step(step: ParsedStep, keys: AwaitKeys, transport: TransportSpec, types: TypeRegistry) -> AwaitDefinition:
+    union, record = types.unions.get(step.output_type), types.records.get(step.input_type)
+    decimals = [field.name for field in record.fields if field.type == "decimal"] if record else []
     return AwaitDefinition(
         index=step.index,
         name=step.name,
@@ -59,44 +54,53 @@ def _await_step(step: ParsedStep) -> AwaitDefinition | None:
         input_type=step.input_type,
         output_type=step.output_type,
         timeout_ms=keys.timeout_ms,
-        transport=keys.transport,
+        transport=transport,
         correlation=keys.correlation,
         require_token=keys.require_token,
         idempotency_fields=keys.idempotency_fields,
         assignee=keys.assignee,
         group=keys.group,
         on_item_timeout=keys.on_item_timeout,
+        arms=tuple(union.arms) if union else (),
+        decimal_fields=frozenset(decimals),
+        convert=types.converter(step.output_type),
     )
 
 
-def assemble(
-    app_name: str,
-    settings: Settings,
-    steps: Sequence[AnyStep],
-    source: ObjectSourceConfig | None,
-    publish: ObjectPublishConfig | None,
-    report: Report,
-) -> PipelineDefinition:
-    pipeline_id = settings.text("pipeline.orchestrator.pipeline-id") or kebab_case(app_name)
+def _step(step: ParsedStep, way: Way, types: TypeRegistry, *, last: bool) -> AnyStep:
+    keys = step.awaits
+    if keys is None:
+        return service_step(step, way, last=last)
+    assert keys.transport is not None  # a transport that could not be read is a problem, and ends the load before this
+    return _await_step(step, keys, keys.transport, types)
+
+
+def assemble(reading: Reading, ways: Sequence[Way]) -> PipelineDefinition:
+    """The definition of a file that was read and connected without a problem; names of topics may still be illegal."""
+    settings, source = reading.settings, reading.source
+    pipeline_id = settings.text("pipeline.orchestrator.pipeline-id") or kebab_case(reading.app_name)
     application_id = settings.text("pipeline.application-id") or pipeline_id
     topic = settings.text("publish.topic") or f"{application_id}-outputs"
-    _check_topics(settings, application_id, topic, report)
+    _check_topics(reading, application_id, topic)
     return PipelineDefinition(
         pipeline_id=pipeline_id,
-        app_name=app_name,
-        steps=tuple(steps),
+        app_name=reading.app_name,
+        steps=tuple(
+            _step(step, way, reading.types, last=step is reading.steps[-1])
+            for step, way in zip(reading.steps, ways, strict=True)
+        ),
         application_id=application_id,
         id_secret=SecretText(settings.text("pipeline.id-secret") or application_id),
         limits=limits(settings),
         parallelism=Parallelism(settings.required_text("pipeline.parallelism")),
         on_item_failure=OnItemFailure(settings.required_text("onItemFailure")),
-        encoding=source.encoding if source else settings.required_text("encoding"),
         on_row_error=source.on_row_error if source else OnRowError(settings.required_text("onRowError")),
+        encoding=source.encoding if source else settings.required_text("encoding"),
         budget_enabled=settings.flag("pipeline.await-admission.enabled"),
         resume_token_secrets=_secrets(settings),
         strict_envelopes=settings.flag("strict-envelopes"),
         output_topic=topic,
-        publishes=publish is not None,
+        publishes=reading.publish is not None,
         ingests_objects=source is not None,
     )
 
@@ -117,23 +121,22 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
     return () if first is None else (first, *settings.texts(PREVIOUS))
 
 
-def _check_topics(settings: Settings, application_id: str, topic: str, report: Report) -> None:
+def _check_topics(reading: Reading, application_id: str, topic: str) -> None:
     """Topics are named after the application, so its id must be part of a legal name."""
-    if not is_topic(application_id) or len(application_id) > 249 - _LONGEST_TOPIC_SUFFIX:
-        _told(
-            settings,
-            "pipeline.application-id",
-            report,
-            f"{shown(application_id)}: topics begin with it, so letters, "
-            "digits, dots, dashes and underscores are allowed, 236 at most",
+    if not is_topic(application_id) or len(application_id) > _APPLICATION_ID_MAX:
+        message = (
+            f"{shown(application_id)}: topics begin with it, so letters, digits, dots, dashes and underscores are "
+            f"allowed, at most {_APPLICATION_ID_MAX}"
         )
-    if not is_topic(topic):
-        _told(settings, "publish.topic", report, f"{shown(topic)}: not a legal topic name")
+        keys = ("pipeline.application-id", "pipeline.orchestrator.pipeline-id")
+        _at_setting_or_root(reading, keys, "appName", message)
+    elif not is_topic(topic):
+        _at_setting_or_root(reading, ("publish.topic",), "appName", f"{shown(topic)}: not a legal topic name")
 
 
-def _told(settings: Settings, key: str, report: Report, message: str) -> None:
-    given = settings.given(key) or settings.given("pipeline.orchestrator.pipeline-id")
+def _at_setting_or_root(reading: Reading, keys: Sequence[str], root_key: str, message: str) -> None:
+    given = next((found for key in keys if (found := reading.settings.given(key))), None)
     if given is not None:
-        given.problem(report, message)
+        given.problem(reading.root.report, message)
     else:
-        report.problem("pipeline", 0, key, message)
+        reading.root.problem(root_key, message)

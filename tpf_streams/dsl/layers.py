@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class Given:
     """One value as written. `label` is how its place calls it, where that is not the key."""
 
     key: str
-    text: str
+    text: str = field(repr=False)  # it may be a secret
     rank: Rank
     file: str
     line: int

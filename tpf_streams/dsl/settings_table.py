@@ -167,10 +167,11 @@ _OURS = (
     _count("pipeline.max-aggregate-bytes", "One aggregate request or answer.", 3_145_728, 1024, 3_145_728),
     _choice(
         "sync",
-        "When a commit of the local log is on disk: commit = before it is answered.",
+        "When a turn of the local log is on disk: before its commit returns, or at the next interval.",
         "commit",
-        ("commit", "none"),
+        ("commit", "interval"),
     ),
+    _span("sync-interval", "The interval of `sync: interval`.", "PT0.1S", 1, _MINUTE),
     _flag("strict-envelopes", "Refuse unknown fields of a completion.", "false"),
     _choice(
         "onRowError",

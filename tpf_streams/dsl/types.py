@@ -134,11 +134,11 @@ class TypeRegistry:
         ignored; a missing one is an error, because absent money must not read as zero (ProtoJSON would say default).
         """
         self._known(name)
-        return self._refusing(name, self._codecs.reader(name))
+        return self._reading(name, self._codecs.reader(name))
 
     def converter_to(self, name: str, cls: type) -> Callable[[Json], object]:
         """Like `converter`, for a bound class other than the first of record type `name`."""
-        return self._refusing(name, self._codecs.record_reader(name, cls))
+        return self._reading(name, self._codecs.record_reader(name, cls))
 
     def encoder(self, name: str) -> Callable[[object], Json]:
         """A function from an instance to plain JSON: decimals as plain strings, a union under its arm.
@@ -148,7 +148,10 @@ class TypeRegistry:
         found = self._encoders.get(name)
         if found is None:
             self._known(name)
-            found = self._encoders[name] = self._refusing(name, self._codecs.writer(name))
+            found = self._encoders[name] = _refusing(
+                self._codecs.writer(name),
+                lambda value: f"Failed to normalize await payload from {type(value).__name__}",
+            )
         return found
 
     def to_json(self, value: object, name: str | None = None) -> Json:
@@ -162,16 +165,22 @@ class TypeRegistry:
                 return normalise(value)
         return self.encoder(name)(value)
 
+    def _reading(self, name: str, codec: Callable[[Any], Any]) -> Callable[[Json], object]:
+        return _refusing(codec, lambda _: f"Failed converting await payload to {name}")
+
     def _known(self, name: str) -> None:
         if name not in self:
             raise KeyError(name)
 
-    def _refusing(self, name: str, codec: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def convert(value: Any) -> Any:
-            try:
-                return codec(value)
-            except Mismatch as mismatch:
-                where = f"{name}.{mismatch.path}" if mismatch.path else name
-                raise PayloadError(f"Failed converting await payload to {name}: {where}: {mismatch.reason}") from None
 
-        return convert
+def _refusing(codec: Callable[[Any], Any], failed: Callable[[Any], str]) -> Callable[[Any], Any]:
+    """`codec`, its mismatches as PayloadError in the words of contract 1.5."""
+
+    def convert(value: Any) -> Any:
+        try:
+            return codec(value)
+        except Mismatch as mismatch:
+            where = f"{mismatch.path}: " if mismatch.path else ""
+            raise PayloadError(f"{failed(value)}: {where}{mismatch.reason}") from None
+
+    return convert
