@@ -1,0 +1,55 @@
+"""Which Kafka the broker tests run on: TPF_TEST_BOOTSTRAP_SERVERS, else a broker of our own from the Maven jars."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.kafka_broker import KafkaUnavailable, KraftBroker, kafka_jars
+
+BOOTSTRAP_VARIABLE = "TPF_TEST_BOOTSTRAP_SERVERS"
+IN_CI = os.environ.get("CI", "").lower() == "true"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch the jars before the first test: on a fresh machine that may last longer than a test's own time-out."""
+    wanted = any(item.get_closest_marker("broker") for item in session.items)
+    if wanted and not session.config.option.collectonly and BOOTSTRAP_VARIABLE not in os.environ:
+        try:
+            kafka_jars()
+        except KafkaUnavailable:
+            pass  # the fixture meets the same error, and there it belongs to a test
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers() -> Iterator[str]:
+    """One broker serves every test, so tests keep apart by fresh names for topics, groups and transactional ids."""
+    if given := os.environ.get(BOOTSTRAP_VARIABLE):
+        yield given
+        return
+    with running(KraftBroker()) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def own_broker(request: pytest.FixtureRequest) -> Iterator[KraftBroker]:
+    """A broker for one test that kills it or needs settings of its own, given by indirect parametrization."""
+    with running(KraftBroker(settings=getattr(request, "param", {}))) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def running(broker: KraftBroker) -> Iterator[KraftBroker]:
+    try:
+        broker.start()
+    except KafkaUnavailable as problem:
+        if IN_CI:
+            pytest.fail(f"with CI=true the broker tests must run: {problem}", pytrace=False)
+        pytest.skip(str(problem))
+    try:
+        yield broker
+    finally:
+        broker.stop()
