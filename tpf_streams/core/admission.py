@@ -13,7 +13,8 @@ from tpf_streams.core.envelope import CompletionEnvelope
 from tpf_streams.core.events import CompletionReceived
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
-from tpf_streams.core.fallback import arm_of, complete_if_answered, gates_open, start_item
+from tpf_streams.core.fallback import arm_of, start_item
+from tpf_streams.core.gates import gates_open, item_answered
 from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
 from tpf_streams.core.json_policy import canonical
@@ -190,18 +191,18 @@ def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRe
         return Outcome.DUPLICATE if same else Outcome.CONFLICT
     if interaction.status in (InteractionStatus.CANCELLED, InteractionStatus.FAILED):
         return Outcome.TERMINAL
-    if event.arrived_at_ms > interaction.deadline_epoch_ms:
-        if interaction.status is not InteractionStatus.TIMED_OUT:
-            message = f"Await interaction timed out: {interaction.interaction_id}"
-            interaction_ended(draft, interaction, InteractionStatus.TIMED_OUT, "AWAIT_TIMEOUT", message)
-        return Outcome.LATE
+    late = event.arrived_at_ms > interaction.deadline_epoch_ms
     if interaction.status is InteractionStatus.TIMED_OUT:
-        return Outcome.TERMINAL
+        return Outcome.LATE if late else Outcome.TERMINAL
     execution = draft.execution(interaction.execution_id)
     if execution is None or execution.status.terminal:
-        # The execution has ended and the bounded closing has not come to this row yet.
+        # The bounded closing of an ended execution has not come to this row yet: it counts as cancelled already.
         close_interaction(draft, interaction, InteractionStatus.CANCELLED)
         return Outcome.TERMINAL
+    if late:
+        message = f"Await interaction timed out: {interaction.interaction_id}"
+        interaction_ended(draft, interaction, InteractionStatus.TIMED_OUT, "AWAIT_TIMEOUT", message)
+        return Outcome.LATE
     admit(draft, event, execution, step, interaction, value)
     return Outcome.ADMITTED
 
@@ -279,22 +280,17 @@ def admit_item(
     unit = draft.unit(interaction.unit_id)
     if session is None or unit is None:
         return
-    key = str(step.index)
-    completed = {**session.completed, key: session.completed.get(key, 0) + 1}
-    draft.put_session(replace(session, completed=completed))
+    session = item_answered(draft, execution, session, step)
     facts = labels(step)
     draft.fact("item.completed.total", {**facts, "cardinality": unit.cardinality})
     if session.live:
         draft.fact("live.handoff.total", facts)
         start_item(draft, execution, step, interaction, holds_slot=step.index, value=value, converted=True)
         return
-    unit = replace(unit, completed_item_count=completed[key], version=unit.version + 1)
-    draft.put_unit(unit)
-    complete_if_answered(draft, step, unit)
     draft.effect(ReturnSlot(execution.execution_id, step.index))
     releasing = draft.owed(execution.execution_id, OwedKind.RELEASE, step.index)
     item = interaction.item_index or 0
-    if gates_open(execution, unit) and (releasing is None or item < releasing.cursor):
+    if gates_open(draft, execution, unit) and (releasing is None or item < releasing.cursor):
         draft.fact("resume.released.total", {**facts, "cardinality": unit.cardinality})
         start_item(draft, execution, step, interaction, holds_slot=None, value=value, converted=True)
     else:

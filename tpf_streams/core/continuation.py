@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpf_streams.core.dispatch import dispatch, dispatch_when_allowed
-from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment, StartSource, StopSource
+from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment, StartSource
 from tpf_streams.core.ending import close_interaction, fail_execution, finish_if_drained, labels, succeed
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import (
@@ -16,6 +16,7 @@ from tpf_streams.core.execution import (
     OwedRecord,
     RejectRecord,
 )
+from tpf_streams.core.gates import end_source, item_unanswered
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition, Json, OnItemFailure, OnItemTimeout
@@ -138,25 +139,24 @@ def item_failed(
         fail_execution(draft, execution, code, message, detail)
         return
     reject_item(draft, execution, owed.item_index, code, message, owed.holds_slot)
+    if owed.kind is not OwedKind.SEGMENT:
+        item_unanswered(draft, execution, draft.step(owed.step_index))
     session = draft.session(execution.execution_id)
     if session is None:
         return
     if draft.definition.on_item_failure is OnItemFailure.FAIL_EXECUTION:
-        session = stop_source(draft, session, (code, message, detail), publish=False)
+        session = stop_source(draft, execution, session, (code, message, detail), publish=False)
     finish_if_drained(draft, execution, session)
 
 
-def stop_source(draft: Draft, session: SessionRecord, failure: tuple[str, str, str], *, publish: bool) -> SessionRecord:
+def stop_source(
+    draft: Draft, execution: ExecutionRecord, session: SessionRecord, failure: tuple[str, str, str], *, publish: bool
+) -> SessionRecord:
     """No more items: what is in flight drains, then the execution fails with the first reason."""
     if session.failure is None:
         session = replace(session, failure=failure, publish_on_failure=publish)
-    session = replace(session, source_ended=True)
-    draft.put_session(session)
-    for owed in draft.all_owed(session.execution_id):
-        if owed.kind is OwedKind.SEGMENT and owed.item_index is None:
-            draft.done(owed)
-    draft.effect(StopSource(session.execution_id))
-    return session
+        draft.put_session(session)
+    return end_source(draft, execution, session)
 
 
 def reject_item(
@@ -193,6 +193,7 @@ def interaction_ended(
     step = draft.step(interaction.step_index)
     if interaction.item_index is not None and step.on_item_timeout is OnItemTimeout.REJECT_ITEM:
         reject_item(draft, execution, interaction.item_index, code, message, None)
+        item_unanswered(draft, execution, step)
         session = draft.session(execution.execution_id)
         if session is not None:
             finish_if_drained(draft, execution, session)

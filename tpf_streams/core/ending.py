@@ -31,6 +31,8 @@ def finish_if_drained(draft: Draft, execution: ExecutionRecord, session: Session
         unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
         if unit is not None and unit.itemized and not unit.status.terminal:
             complete_unit(draft, unit, step, session)
+        if not session.live:
+            draft.delete(draft.keys.owed(execution.execution_id, OwedKind.RELEASE, step.index))
     failure = session.failure
     if failure is not None and not (session.publish_on_failure and session.outputs):
         fail_execution(draft, execution, *failure)
@@ -44,17 +46,15 @@ def finish_if_drained(draft: Draft, execution: ExecutionRecord, session: Session
 
 def complete_unit(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, session: SessionRecord) -> None:
     """Write the counts of a unit whose items are all settled, and COMPLETED."""
-    completed = session.completed.get(str(step.index), 0)
+    completed, rejected = (counts.get(str(step.index), 0) for counts in (session.completed, session.unanswered))
     draft.put_unit(
         replace(
             unit,
             status=UnitStatus.COMPLETED,
             version=unit.version + 1,
-            expected_item_count=session.next_item_index
-            if unit.expected_item_count is None
-            else unit.expected_item_count,
+            expected_item_count=completed + rejected,
             completed_item_count=completed,
-            rejected_item_count=session.rejected_items,
+            rejected_item_count=rejected,
             dispatch_complete=True,
             updated_at_epoch_ms=draft.now_ms,
         )

@@ -8,45 +8,13 @@ from __future__ import annotations
 
 from tpf_streams.core.continuation import start_segment
 from tpf_streams.core.effects import ContinueOwed
-from tpf_streams.core.ending import CLOSE_AT_ONCE, await_steps, interactions_between, labels, unit_ended
+from tpf_streams.core.ending import CLOSE_AT_ONCE, await_steps, interactions_between, labels
 from tpf_streams.core.evolve import replace
-from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
+from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
+from tpf_streams.core.gates import park, stream_await, write_counts
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition
-from tpf_streams.core.unit import AwaitUnitRecord, UnitStatus
-
-
-def park(draft: Draft, execution: ExecutionRecord, step: AwaitDefinition, unit: AwaitUnitRecord) -> None:
-    """The execution waits, durably, for this unit; what came early is released from here."""
-    draft.put_execution(
-        replace(
-            execution,
-            status=ExecutionStatus.WAITING_EXTERNAL,
-            version=execution.version + 1,
-            current_step_index=step.index,
-            await_unit_id=unit.unit_id,
-            updated_at_epoch_ms=draft.now_ms,
-        )
-    )
-    complete_if_answered(draft, step, unit)
-    release(draft, OwedRecord(execution.execution_id, OwedKind.RELEASE, step.index, step.index, unit_id=unit.unit_id))
-
-
-def complete_if_answered(draft: Draft, step: AwaitDefinition, unit: AwaitUnitRecord) -> None:
-    """A durable unit is COMPLETED by its last answer; its continuations may still run."""
-    answered = unit.completed_item_count + unit.rejected_item_count
-    if unit.dispatch_complete and not unit.status.terminal and answered >= (unit.expected_item_count or 0):
-        draft.put_unit(replace(unit, status=UnitStatus.COMPLETED, version=unit.version + 1))
-        unit_ended(draft, unit, step, UnitStatus.COMPLETED)
-
-
-def gates_open(execution: ExecutionRecord, unit: AwaitUnitRecord) -> bool:
-    return (
-        unit.dispatch_complete
-        and execution.status is ExecutionStatus.WAITING_EXTERNAL
-        and execution.await_unit_id == unit.unit_id
-    )
 
 
 def release(draft: Draft, owed: OwedRecord) -> None:
@@ -65,7 +33,8 @@ def release(draft: Draft, owed: OwedRecord) -> None:
             released += 1
     if released:
         draft.fact("resume.released.total", {**labels(step), "cardinality": unit.cardinality}, released)
-    if end >= (unit.expected_item_count or 0):
+    session = draft.session(owed.execution_id)
+    if end >= (unit.expected_item_count or 0) or session is None or session.drained:
         draft.done(owed)
         return
     rest = replace(owed, cursor=end)
@@ -140,16 +109,7 @@ def session_cancelled(draft: Draft, execution_id: str) -> None:
     draft.put_session(session)
     draft.fact("session.cancelled.total", {}, executionId=execution_id)
     for step in await_steps(draft):
-        unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
-        if unit is None or unit.status.terminal:
-            continue
-        unit = replace(
-            unit,
-            completed_item_count=session.completed.get(str(step.index), 0),
-            rejected_item_count=session.rejected_items,
-            version=unit.version + 1,
-            updated_at_epoch_ms=draft.now_ms,
-        )
-        draft.put_unit(unit)
-        if session.source_ended and unit.dispatch_complete and not session.drained:
-            park(draft, execution, step, unit)
+        write_counts(draft, execution, session, step)
+    first = stream_await(draft.definition)
+    if first is not None and session.source_ended and not session.drained:
+        park(draft, execution, first)

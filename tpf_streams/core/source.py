@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from tpf_streams.core.continuation import item_failed, start_segment, stop_source, write_output
-from tpf_streams.core.dispatch import dispatch, new_unit
-from tpf_streams.core.effects import StopSource, UseSlot
-from tpf_streams.core.ending import fail_execution, finish_if_drained, labels
+from tpf_streams.core.dispatch import dispatch
+from tpf_streams.core.effects import UseSlot
+from tpf_streams.core.ending import fail_execution, finish_if_drained
 from tpf_streams.core.events import ExecutionSubmitted, ItemsPulled, SourceFailed
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, RejectRecord
-from tpf_streams.core.fallback import park
+from tpf_streams.core.gates import end_source
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import ItemReject, Json
 from tpf_streams.core.unit import SessionRecord
@@ -72,7 +72,7 @@ def items_pulled(draft: Draft, event: ItemsPulled) -> None:
             take_item(draft, execution, session, index, element)
     session = draft.session(event.execution_id)
     if event.ended and session is not None and not session.source_ended:
-        source_ended(draft, execution, owed, index)
+        finish_if_drained(draft, execution, end_source(draft, execution, session))
 
 
 def source_work(draft: Draft, execution_id: str) -> OwedRecord | None:
@@ -124,35 +124,6 @@ def settle_unawaited(draft: Draft, execution: ExecutionRecord, number: int, payl
     draft.put_session(replace(session, settled=session.settled + 1, outputs=session.outputs + 1))
 
 
-def source_ended(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, index: int) -> None:
-    """The source is exhausted: the unit's dispatch is complete, with or without items (contract 0.20)."""
-    session = draft.session(execution.execution_id)
-    if session is None:
-        return
-    session = replace(session, source_ended=True)
-    draft.put_session(session)
-    draft.done(owed)
-    draft.effect(StopSource(execution.execution_id))
-    if index < len(draft.definition.steps):
-        step = draft.step(index)
-        unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
-        if unit is None:
-            unit = new_unit(draft, execution, step, itemized=True)
-        unit = replace(
-            unit,
-            expected_item_count=session.next_item_index,
-            dispatch_complete=True,
-            version=unit.version + 1,
-            updated_at_epoch_ms=draft.now_ms,
-        )
-        draft.put_unit(unit)
-        draft.fact("unit.dispatch_complete.total", {**labels(step), "cardinality": unit.cardinality})
-        if not session.live and not session.drained:
-            park(draft, execution, step, unit)
-            return
-    finish_if_drained(draft, execution, session)
-
-
 def source_failed(draft: Draft, event: SourceFailed) -> None:
     """Nothing dispatched: FAILED at once. Else what is dispatched is finished and published first (contract 0.15)."""
     execution = draft.execution(event.execution_id)
@@ -162,5 +133,5 @@ def source_failed(draft: Draft, event: SourceFailed) -> None:
     if session.next_item_index == 0:
         fail_execution(draft, execution, event.code, event.message, event.detail)
         return
-    session = stop_source(draft, session, (event.code, event.message, event.detail), publish=True)
+    session = stop_source(draft, execution, session, (event.code, event.message, event.detail), publish=True)
     finish_if_drained(draft, execution, session)

@@ -50,7 +50,8 @@ class SessionRecord:
 
     `next_item_index`: items dispatched so far. `source_position`: elements taken from the source (items and rejects).
     `source_digest`: chained SHA-256 over the items dispatched, hex. `settled`: items whose end is committed (output
-    written, or rejected). In flight = next_item_index - settled. `completed`: answers admitted, per await step index.
+    written, or rejected). In flight = next_item_index - settled. `completed`: answers admitted, per await step index;
+    `unanswered`: items that ended there without one, so that both add up to the unit's items.
     `failure`: (code, message, detail) of an execution that drains before it fails.
     """
 
@@ -68,6 +69,7 @@ class SessionRecord:
     by_arm: dict[str, int] = field(default_factory=dict)
     failure: tuple[str, str, str] | None = None
     publish_on_failure: bool = False
+    unanswered: dict[str, int] = field(default_factory=dict)
 
     @property
     def in_flight(self) -> int:
