@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpf_streams.core.dispatch import dispatch, dispatch_when_allowed
+from tpf_streams.core.dispatch import check_payload, dispatch, dispatch_when_allowed
 from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment, StartSource
-from tpf_streams.core.ending import close_interaction, fail_execution, finish_if_drained, labels, succeed
+from tpf_streams.core.ending import close_interaction, fail_execution, finish_if_drained, labels, succeed, unit_ended
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import (
     ExecutionRecord,
@@ -18,6 +18,7 @@ from tpf_streams.core.execution import (
 )
 from tpf_streams.core.gates import end_source, item_unanswered
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
+from tpf_streams.core.json_policy import row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition, Json, OnItemFailure, OnItemTimeout
 from tpf_streams.core.unit import SessionRecord, UnitStatus
@@ -56,8 +57,14 @@ def response_of(draft: Draft, owed: OwedRecord) -> Json:
 
 def segment_completed(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json]) -> None:
     """The steps of a segment gave `outputs`: settle the item, or take it to the next await step."""
-    draft.done(owed)
     index = draft.definition.next_await(owed.step_index)
+    try:
+        for output in outputs:
+            check_payload(draft, output, "the output of", draft.definition.steps[index - 1])
+    except PayloadError as error:
+        item_failed(draft, execution, owed, error.code, str(error), "")
+        return
+    draft.done(owed)
     if index == len(draft.definition.steps):
         if owed.item_index is None:
             finish_scalar(draft, execution, owed, outputs)
@@ -168,10 +175,10 @@ def reject_item(
         return
     ordinal = session.rejected_rows + session.rejected_items
     source = (execution.source or {}).get("key", "")
-    cut = message[: draft.definition.limits.error_message_chars]
+    reason = row_text(f"{code}: {message}", draft.definition.limits.error_message_chars)
     draft.put(
         draft.keys.reject(execution.execution_id, ordinal),
-        RejectRecord(execution.execution_id, ordinal, item_index, source, 0, "", f"{code}: {cut}", ""),
+        RejectRecord(execution.execution_id, ordinal, item_index, source, 0, "", reason, ""),
     )
     write_output(draft, execution, item_index, [], None, execution.execution_id)
     draft.put_session(replace(session, settled=session.settled + 1, rejected_items=session.rejected_items + 1))
@@ -184,13 +191,18 @@ def interaction_ended(
 ) -> None:
     """An open interaction ends without an answer: time-out, cancellation or a dispatch that failed.
 
-    The row, its unit, the execution and the live session learn of it in the same decision (contract 0.8).
+    The row, its unit, the execution and the live session learn of it in the same decision (contract 0.8). What that
+    means for an item says `onItemFailure` where its dispatch failed, else `onItemTimeout` (contract 0.9).
     """
     close_interaction(draft, interaction, status)
     execution = draft.execution(interaction.execution_id)
     if execution is None or execution.status.terminal:
         return
     step = draft.step(interaction.step_index)
+    if interaction.item_index is not None and status is InteractionStatus.FAILED:
+        failed = OwedRecord(execution.execution_id, OwedKind.SEND, interaction.item_index, step.index)
+        item_failed(draft, execution, failed, code, message, "")
+        return
     if interaction.item_index is not None and step.on_item_timeout is OnItemTimeout.REJECT_ITEM:
         reject_item(draft, execution, interaction.item_index, code, message, None)
         item_unanswered(draft, execution, step)
@@ -199,7 +211,7 @@ def interaction_ended(
             finish_if_drained(draft, execution, session)
         return
     unit_status = UnitStatus.TIMED_OUT if status is InteractionStatus.TIMED_OUT else UnitStatus.FAILED
-    fail_execution(draft, execution, code, message, unit_status=unit_status)
+    fail_execution(draft, execution, code, message, of_unit=(interaction.unit_id, unit_status))
 
 
 def resume_scalar(
@@ -217,6 +229,7 @@ def resume_scalar(
                 updated_at_epoch_ms=draft.now_ms,
             )
         )
+        unit_ended(draft, unit, step, UnitStatus.COMPLETED)
     last = len(draft.definition.steps) - 1
     execution = replace(
         execution,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import orjson
-
 from tpf_streams.core.effects import AdmitEarly, RequestSlot, SendOwed, SendRequest
 from tpf_streams.core.ending import labels
 from tpf_streams.core.envelope import idempotency_key
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
+from tpf_streams.core.json_policy import row_bytes
 from tpf_streams.core.rows import raw_id
 from tpf_streams.core.state import Draft
-from tpf_streams.core.step import AwaitDefinition, Json
+from tpf_streams.core.step import AnyStep, AwaitDefinition, Json
 from tpf_streams.core.unit import AwaitUnitRecord, UnitStatus
 from tpf_streams.errors import PayloadError
 
@@ -37,13 +36,10 @@ def dispatch_when_allowed(draft: Draft, execution: ExecutionRecord, owed: OwedRe
 def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: int | None, payload: Json) -> None:
     """Create the interaction of one item, or of a scalar execution, and send its request.
 
-    Raises PayloadError when the payload is too large or a field of the idempotency key is missing.
+    Raises PayloadError when the payload is too large or no JSON, or a field of the idempotency key is missing.
     """
     step = draft.step(index)
-    size = len(orjson.dumps(payload))
-    if size > draft.definition.limits.max_payload_bytes:
-        limit = draft.definition.limits.max_payload_bytes
-        raise PayloadError(f"the request of {step.step_id} has {size} bytes; pipeline.max-payload-bytes is {limit}")
+    check_payload(draft, payload, "the request of", step)
     interaction = new_interaction(draft, execution, step, item_index, payload)
     ensure_unit(draft, execution, step, interaction)
     if item_index is None:
@@ -56,6 +52,14 @@ def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: i
     early = keys.early(interaction.interaction_id)
     if draft.state.early_rows and draft.get(early, EarlyRecord) is not None:
         draft.effect(AdmitEarly(interaction.interaction_id))
+
+
+def check_payload(draft: Draft, payload: Json, what: str, step: AnyStep) -> None:
+    """Sizes are checked before a commit can break on them. Raises PayloadError."""
+    size, limit = row_bytes(payload), draft.definition.limits.max_payload_bytes
+    if size > limit:
+        message = f"{what} {step.step_id} has {size} bytes; pipeline.max-payload-bytes is {limit}"
+        raise PayloadError(message, "PAYLOAD_TOO_LARGE")
 
 
 def new_interaction(
@@ -153,6 +157,8 @@ def park_scalar(draft: Draft, execution: ExecutionRecord, interaction: Interacti
 def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) -> None:
     facts = labels(step)
     draft.fact("interaction.created.total", facts)
+    if interaction.item_index is None:
+        draft.fact("unit.dispatch_complete.total", {**facts, "cardinality": step.cardinality.value})
     if step.transport.owed:
         owed = OwedRecord(
             interaction.execution_id,
@@ -166,13 +172,11 @@ def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) ->
         return
     draft.effect(SendRequest(interaction))
     draft.fact("interaction.dispatched.total", facts)
-    if interaction.item_index is None:
-        draft.fact("unit.dispatch_complete.total", {**facts, "cardinality": step.cardinality.value})
 
 
 def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
     """A dispatch outside the log is known done. An answer may have been faster: then only the owing ends (T30)."""
-    if draft.owed(owed.execution_id, owed.kind, owed.item_index) is None:
+    if draft.owed(owed.execution_id, owed.kind, owed.item_index) != owed:
         return
     draft.done(owed)
     interaction = draft.interaction(owed.interaction_id or "")

@@ -6,6 +6,7 @@ from tpf_streams.core.effects import ContinueOwed, PublishObject, ReturnSlot, St
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, Summary
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
+from tpf_streams.core.json_policy import row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
@@ -131,16 +132,19 @@ def fail_execution(
     code: str,
     message: str,
     detail: str = "",
-    unit_status: UnitStatus = UnitStatus.FAILED,
+    of_unit: tuple[str, UnitStatus] = ("", UnitStatus.FAILED),
 ) -> None:
-    """FAILED, with the reason in the row; what is open is closed in bounded turns, what is owed is forgotten."""
+    """FAILED, with the reason in the row; what is open is closed in bounded turns, what is owed is forgotten.
+
+    `of_unit`: the unit that is the reason, and its status; the others are FAILED.
+    """
     limits = draft.definition.limits
     session = draft.session(execution.execution_id)
     forget_owed(draft, execution.execution_id)
     for step in await_steps(draft):
         unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
         if unit is not None:
-            close_unit(draft, unit, step, session, unit_status)
+            close_unit(draft, unit, step, session, of_unit[1] if unit.unit_id == of_unit[0] else UnitStatus.FAILED)
     draft.put_execution(
         replace(
             execution,
@@ -148,8 +152,9 @@ def fail_execution(
             version=execution.version + 1,
             await_unit_id=None,
             error_code=code,
-            error_message=message[: limits.error_message_chars],
-            error_detail=detail.encode()[-limits.error_detail_bytes :].decode(errors="ignore") or None,
+            error_message=row_text(message, limits.error_message_chars),
+            error_detail=detail.encode(errors="backslashreplace")[-limits.error_detail_bytes :].decode(errors="ignore")
+            or None,
             updated_at_epoch_ms=draft.now_ms,
             summary=end_session(draft, execution),
         )
@@ -250,4 +255,6 @@ def close_interaction(draft: Draft, interaction: InteractionRecord, status: Inte
         replace(interaction, status=status, version=interaction.version + 1, updated_at_epoch_ms=draft.now_ms)
     )
     draft.delete(draft.keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id))
+    if draft.step(interaction.step_index).transport.owed:
+        draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
     draft.effect(ReturnSlot(interaction.execution_id, interaction.step_index))

@@ -93,6 +93,19 @@ def canonical(value: Json) -> bytes:
         raise PayloadError(f"not plain JSON: {error}") from None
 
 
+def row_bytes(value: Json) -> int:
+    """How long a value is in a row or a record of ours. Raises `PayloadError` for what none of them could hold.
+
+    The lists around it are the nesting that a row adds: a value that only just fits would break its commit, for ever.
+    """
+    return len(dumps([[[[value]]]])) - 8
+
+
+def row_text(text: str, chars: int) -> str:
+    """At most `chars` characters of a foreign text, as a row can hold it: a lone surrogate would break its commit."""
+    return text[:chars].encode(errors="backslashreplace").decode()[:chars]
+
+
 def normalise(value: object) -> Json:
     """A Python value as plain JSON (contract 1.5): Decimal and float become plain decimal strings, tuples lists.
 

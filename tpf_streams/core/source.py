@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from tpf_streams.core.continuation import item_failed, start_segment, stop_source, write_output
-from tpf_streams.core.dispatch import dispatch
+from tpf_streams.core.dispatch import check_payload, dispatch
 from tpf_streams.core.effects import UseSlot
 from tpf_streams.core.ending import fail_execution, finish_if_drained
 from tpf_streams.core.events import ExecutionSubmitted, ItemsPulled, SourceFailed
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.gates import end_source
+from tpf_streams.core.json_policy import row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import ItemReject, Json
 from tpf_streams.core.unit import SessionRecord
@@ -81,13 +82,13 @@ def source_work(draft: Draft, execution_id: str) -> OwedRecord | None:
 
 
 def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> None:
-    ordinal = session.rejected_rows + session.rejected_items
-    draft.put(
-        draft.keys.reject(session.execution_id, ordinal),
-        RejectRecord(
-            session.execution_id, ordinal, None, reject.file, reject.line, reject.column, reject.reason, reject.raw
-        ),
+    ordinal, limits = session.rejected_rows + session.rejected_items, draft.definition.limits
+    file, column, reason = (
+        row_text(text, limits.error_message_chars) for text in (reject.file, reject.column, reject.reason)
     )
+    raw = row_text(reject.raw, limits.max_payload_bytes)
+    record = RejectRecord(session.execution_id, ordinal, None, file, reject.line, column, reason, raw)
+    draft.put(draft.keys.reject(session.execution_id, ordinal), record)
     draft.put_session(
         replace(session, source_position=session.source_position + 1, rejected_rows=session.rejected_rows + 1)
     )
@@ -96,30 +97,39 @@ def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> None
 
 def take_item(draft: Draft, execution: ExecutionRecord, session: SessionRecord, index: int, payload: Json) -> None:
     number = session.next_item_index
+    try:
+        digest = chain(session.source_digest, payload)
+    except TypeError as error:
+        event = SourceFailed(execution.execution_id, PayloadError.code, f"item {number} is not plain JSON: {error}", "")
+        source_failed(draft, event)
+        return
     draft.put_session(
         replace(
             session,
             next_item_index=number + 1,
             source_position=session.source_position + 1,
-            source_digest=chain(session.source_digest, payload),
+            source_digest=digest,
         )
     )
-    if index == len(draft.definition.steps):
-        settle_unawaited(draft, execution, number, payload)
-        return
-    draft.effect(UseSlot(execution.execution_id))
+    awaited = index < len(draft.definition.steps)
     try:
-        dispatch(draft, execution, index, number, payload)
+        if awaited:
+            draft.effect(UseSlot(execution.execution_id))
+            dispatch(draft, execution, index, number, payload)
+        else:
+            settle_unawaited(draft, execution, number, payload)
     except PayloadError as error:
-        failed = OwedRecord(execution.execution_id, OwedKind.SLOT, number, index, holds_slot=index)
+        kind, slot = (OwedKind.SLOT, index) if awaited else (OwedKind.SEGMENT, None)
+        failed = OwedRecord(execution.execution_id, kind, number, index, holds_slot=slot)
         item_failed(draft, execution, failed, error.code, str(error), "")
 
 
 def settle_unawaited(draft: Draft, execution: ExecutionRecord, number: int, payload: Json) -> None:
-    """An item of a stream that waits for nobody is an output as it comes."""
+    """An item of a stream that waits for nobody is an output as it comes. Raises PayloadError."""
     session = draft.session(execution.execution_id)
     if session is None:
         return
+    check_payload(draft, payload, "the output of", draft.definition.steps[-1])
     write_output(draft, execution, number, [payload], None, f"{execution.execution_id}:{number}")
     draft.put_session(replace(session, settled=session.settled + 1, outputs=session.outputs + 1))
 
