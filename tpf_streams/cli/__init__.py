@@ -1,0 +1,1 @@
+"""The command line: validate, run, and what an operator asks of a data directory."""

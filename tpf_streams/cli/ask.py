@@ -1,0 +1,84 @@
+"""Asking about a data directory: its owner if one runs, else the log itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tpf_streams.cli.console import Exit, fail
+from tpf_streams.cli.run import run_loop
+from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
+from tpf_streams.engine.clock import SystemClock
+from tpf_streams.errors import LogOwnedError
+from tpf_streams.runtime.build import build
+from tpf_streams.runtime.control import ask
+from tpf_streams.runtime.open_log import RunNote, open_local_log, recall
+from tpf_streams.runtime.operator import Operator, running, settled
+from tpf_streams.runtime.views import Answer
+
+OWNER_STARTS_S = 3.0
+"""An owner has the lock before it has the socket, and for a moment after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of which data directory."""
+
+    data_dir: Path
+    pipeline: Path | None
+    command: str
+    arguments: Mapping[str, Any]
+
+
+def answer_to(question: Question) -> Answer:
+    """Raises TpfError."""
+    end_s = time.monotonic() + OWNER_STARTS_S
+    while True:
+        found = ask(question.data_dir, question.command, question.arguments)
+        if found is not None:
+            return found
+        try:
+            return _without_owner(question)
+        except LogOwnedError:
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(0.1)
+
+
+def _without_owner(question: Question) -> Answer:
+    if not (question.data_dir / "journal.json").exists():
+        fail(f"{question.data_dir} holds no log of a run", Exit.USAGE)
+    note = recall(question.data_dir)
+    if question.pipeline is not None:
+        note = RunNote(str(question.pipeline), *((note.config, note.settings, note.output_dir) if note else ()))
+    if note is None:
+        fail(f"{question.data_dir} does not say which pipeline ran there: name it with --pipeline", Exit.USAGE)
+    loaded = load_pipeline(
+        Path(note.pipeline),
+        settings_overrides=note.settings,
+        config=Path(note.config) if note.config else None,
+        require_secret=question.command == "complete",
+    )
+    return run_loop(_opened(question, note, loaded))
+
+
+async def _opened(question: Question, note: RunNote, loaded: LoadedPipeline) -> Answer:
+    async with AsyncExitStack() as stack:
+        log = open_local_log(loaded, question.data_dir)
+        stack.push_async_callback(log.close)
+        if question.command != "complete":
+            return await Operator(loaded.definition, log).answer(question.command, question.arguments)
+        output_dir = Path(note.output_dir) if note.output_dir else None
+        application = build(loaded, log, SystemClock(), output_dir=output_dir)
+        tenant = loaded.settings.required_text("pipeline.orchestrator.default-tenant")
+        operator = Operator(loaded.definition, log, application, tenant)
+        async with running(application):
+            answer = await operator.answer(question.command, question.arguments)
+            interaction = operator.views.interaction(str(question.arguments.get("interactionId") or ""))
+            if answer["outcome"] == "admitted" and interaction is not None:
+                await settled(operator.views, interaction.execution_id)
+            return answer

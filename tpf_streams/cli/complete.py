@@ -1,0 +1,72 @@
+"""`tpf-streams complete`: answer an interaction by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tpf_streams.cli.ask import Question, answer_to
+from tpf_streams.cli.console import Exit, fail, out, print_json, told
+from tpf_streams.cli.options import AsJson, DataDir, OtherPipeline
+
+ACCEPTED = ("admitted", "duplicate", "held")
+
+
+def complete(
+    data_dir: DataDir,
+    payload: Annotated[
+        str, typer.Option(metavar="JSON|@FILE|-", help="The answer: JSON, a file that holds it, or - for stdin.")
+    ],
+    interaction_id: Annotated[str | None, typer.Option(help="Which interaction; see pending.")] = None,
+    correlation_id: Annotated[str | None, typer.Option(help="The same by its correlation id.")] = None,
+    token: Annotated[
+        str | None, typer.Option(help="The resume token of the request, or @FILE; see pending --token.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Default: the pipeline's default tenant.")] = None,
+    actor: Annotated[str, typer.Option(help="Who answers; kept with the answer.")] = "operator",
+    pipeline: OtherPipeline = None,
+    as_json: AsJson = False,
+) -> None:
+    """Complete an interaction, and print the outcome; exit 0 for admitted, duplicate and held, 1 for every other.
+
+    While a run owns the data directory it admits the answer; else the log is opened, and the pipeline goes on until
+    the answered execution waits again or has ended.
+
+    [bold]Examples[/bold]
+
+        tpf-streams complete --data-dir data --interaction-id ID --payload '{"accepted": {"orderId": "o-1"}}'
+
+        tpf-streams complete --data-dir data --interaction-id ID --token @token.txt --payload @answer.json
+    """
+    if interaction_id is None and correlation_id is None:
+        fail("--interaction-id or --correlation-id is wanted", Exit.USAGE)
+    arguments = {
+        "interactionId": interaction_id,
+        "correlationId": correlation_id,
+        "resumeToken": None if token is None else text_of(token).strip(),
+        "tenantId": tenant,
+        "actor": actor,
+        "payload": text_of(payload),
+    }
+    with told():
+        answer = answer_to(Question(data_dir, pipeline, "complete", arguments))
+    if as_json:
+        print_json(answer)
+    else:
+        out.print(answer["outcome"], markup=False)
+    raise typer.Exit(Exit.OK if answer["outcome"] in ACCEPTED else Exit.FAILED)
+
+
+def text_of(given: str) -> str:
+    """The text itself, of `@FILE`, or of stdin for `-`."""
+    try:
+        if given == "-":
+            return sys.stdin.buffer.read().decode()
+        return Path(given[1:]).read_bytes().decode() if given.startswith("@") else given
+    except OSError as error:
+        fail(f"{given[1:]}: {error.strerror}", Exit.USAGE)
+    except UnicodeDecodeError:
+        fail(f"{given}: UTF-8 is wanted", Exit.USAGE)

@@ -1,0 +1,61 @@
+"""Options that several commands share, and what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from tpf_streams.cli.console import Exit, fail
+from tpf_streams.dsl.load import LoadedPipeline, load_pipeline, unsupported_shapes
+from tpf_streams.errors import DefinitionError, Problem
+
+Pipeline: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="PIPELINE", exists=True, dir_okay=False, help="The pipeline.yaml.")
+]
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        exists=True,
+        dir_okay=False,
+        help="Settings, as .properties or .yaml; default: application.properties beside the pipeline.",
+    ),
+]
+Overrides: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting by its property name; wins over every other place."),
+]
+DataDir: TypeAlias = Annotated[
+    Path, typer.Option("--data-dir", exists=True, file_okay=False, help="The data directory of a run.")
+]
+OtherPipeline: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--pipeline", exists=True, dir_okay=False, help="The pipeline.yaml; default: the one that last ran there."
+    ),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")]
+Limit: TypeAlias = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many to show.")]
+
+
+def overrides_of(given: Sequence[str] | None) -> dict[str, str]:
+    """`KEY=VALUE` texts as settings; the last of a key counts."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            fail(f"--set {key.strip() or text!r}: KEY=VALUE is wanted", Exit.USAGE)
+        found[key.strip()] = value
+    return found
+
+
+def load_to_run(pipeline: Path, config: Path | None, overrides: dict[str, str]) -> LoadedPipeline:
+    """A pipeline that can run here and now. Raises DefinitionError with what stands against it."""
+    loaded = load_pipeline(pipeline, settings_overrides=overrides, config=config)
+    shapes = unsupported_shapes(loaded.definition)
+    if shapes:
+        raise DefinitionError([Problem(str(pipeline), 0, "steps", text) for text in shapes])
+    return loaded

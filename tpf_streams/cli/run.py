@@ -1,0 +1,216 @@
+"""`tpf-streams run`: inputs in, every execution to its end, outputs out, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import signal
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from tpf_streams.cli.console import Exit, fail, print_json, say, told
+from tpf_streams.cli.options import Config, Overrides, Pipeline, load_to_run, overrides_of
+from tpf_streams.cli.progress import Watch
+from tpf_streams.cli.providers import simulated_providers, simulated_steps
+from tpf_streams.cli.summary import print_summary
+from tpf_streams.core.step import AwaitDefinition
+from tpf_streams.dsl.load import LoadedPipeline
+from tpf_streams.engine.clock import SystemClock
+from tpf_streams.runtime.batch import BatchRun, Companion
+from tpf_streams.runtime.build import build, submissions
+from tpf_streams.runtime.control import ControlServer
+from tpf_streams.runtime.inputs import Submission
+from tpf_streams.runtime.open_log import (
+    ViewableLog,
+    open_local_log,
+    open_memory_log,
+    remember,
+    rocksdb_memory,
+    run_note,
+)
+from tpf_streams.runtime.operator import Operator
+from tpf_streams.runtime.run_result import RunResult
+from tpf_streams.runtime.run_tally import RunTally
+from tpf_streams.runtime.views import LogViews
+
+T = TypeVar("T")
+
+
+class LogKind(StrEnum):
+    LOCAL = "local"
+    MEMORY = "memory"
+
+
+class SyncKind(StrEnum):
+    COMMIT = "commit"
+    INTERVAL = "interval"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The command line of one run."""
+
+    pipeline: Path
+    inputs: list[str]
+    output_dir: Path | None
+    data_dir: Path | None
+    provider: str | None
+    config: Path | None
+    overrides: dict[str, str]
+    park: bool
+
+
+def run(
+    pipeline: Pipeline,
+    more_inputs: Annotated[
+        list[Path] | None, typer.Argument(metavar="INPUT", help="More inputs: what a shell makes of a pattern.")
+    ] = None,
+    inputs: Annotated[
+        list[Path] | None, typer.Option("--input", help="A file, or a folder of files; give it again for more.")
+    ] = None,
+    output_dir: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where outputs go; default: the pipeline's publish folder.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where the log lives; the next run there goes on.")
+    ] = None,
+    log: Annotated[LogKind, typer.Option(help="local survives everything; memory ends with the process.")] = (
+        LogKind.LOCAL
+    ),
+    sync: Annotated[
+        SyncKind | None, typer.Option(help="When a commit is on disk: before it is answered, or soon after.")
+    ] = None,
+    simulate_provider: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Answer requests here, e.g. reject=0.08,delay-ms=5,duplicates=0.02."),
+    ] = None,
+    config: Config = None,
+    overrides: Overrides = None,
+    park: Annotated[
+        bool, typer.Option("--park", help="When stopped, end live sessions: they go on by the durable path.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 3 when rows were rejected.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")] = False,
+) -> None:
+    """Run a pipeline on files until every execution has ended.
+
+    A second run with the same --data-dir goes on where the first one stopped, however it stopped.
+
+    [bold]Examples[/bold]
+
+        tpf-streams run pipeline.yaml --input payments.csv --output-dir out --data-dir data
+
+        tpf-streams run pipeline.yaml --input in/ --output-dir out --data-dir data --simulate-provider reject=0.08
+
+        tpf-streams run pipeline.yaml --data-dir data
+    """
+    if data_dir is None and log is LogKind.LOCAL:
+        fail("--data-dir is needed with the local log: what is to survive must lie somewhere", Exit.USAGE)
+    given = overrides_of(overrides)
+    if sync is not None:
+        given["sync"] = sync.value
+    named = [*(inputs or ()), *(more_inputs or ())]
+    for path in named:
+        if not os.path.lexists(path):
+            fail(f"--input {path}: there is no such file or folder", Exit.USAGE)
+    options = RunOptions(
+        pipeline, [str(path) for path in named], output_dir, data_dir, simulate_provider, config, given, park
+    )
+    with told():
+        result, stopped_by = execute(options, log)
+    if as_json:
+        print_json(asdict(result))
+    else:
+        print_summary(result, output_dir)
+    raise typer.Exit(exit_code(result, stopped_by, strict=strict))
+
+
+def exit_code(result: RunResult, stopped_by: signal.Signals | None, *, strict: bool) -> Exit:
+    if stopped_by is not None:
+        return Exit.INTERRUPTED if stopped_by is signal.SIGINT else Exit.TERMINATED
+    if result.failed:
+        return Exit.FAILED
+    if strict and result.rejected_rows:
+        return Exit.REJECTED_ROWS
+    return Exit.OK
+
+
+def execute(options: RunOptions, kind: LogKind) -> tuple[RunResult, signal.Signals | None]:
+    """Load, run, and say what happened. Raises TpfError, OSError."""
+    loaded = load_to_run(options.pipeline, options.config, options.overrides)
+    found = submissions(loaded, options.inputs, str(options.pipeline))
+    for line in loaded.warnings:
+        say(f"warning: {line}")
+    for line in loaded.notes:
+        say(f"note: {line}")
+    return run_loop(_run(options, kind, loaded, found))
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """On uvloop where it is installed."""
+    loops = importlib.import_module("uvloop") if importlib.util.find_spec("uvloop") else asyncio
+    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+        return runner.run(work)
+
+
+async def _run(
+    options: RunOptions, kind: LogKind, loaded: LoadedPipeline, found: Iterator[Submission]
+) -> tuple[RunResult, signal.Signals | None]:
+    definition, clock, tally = loaded.definition, SystemClock(), RunTally()
+    async with AsyncExitStack() as stack:
+        pool = ThreadPoolExecutor(thread_name_prefix="tpf-step")
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        log = _open_log(options, kind, loaded)
+        stack.push_async_callback(log.close)
+        providers = []
+        if options.provider is not None:
+            providers = simulated_providers(options.provider, definition, log, clock)
+        application = build(loaded, log, clock, output_dir=options.output_dir, executor=pool, tally=tally)
+        views = LogViews(log, definition)
+        answered = {step.index for step in simulated_steps(definition)} if providers else set()
+        unanswered = [it for it in definition.steps if isinstance(it, AwaitDefinition) and it.index not in answered]
+        watch = Watch(tally, views, unanswered, options.data_dir)
+        companions: list[Companion] = [watch.run, *(provider.run for provider in providers)]
+        batch = BatchRun(application, views, tally, pool, companions=companions, park=options.park)
+        if options.data_dir is not None:
+            tenant = loaded.settings.required_text("pipeline.orchestrator.default-tenant")
+            server = ControlServer(options.data_dir, Operator(definition, log, application, tenant))
+            await server.open()
+            stack.push_async_callback(server.close)
+        stopped = _stop_on_signals(batch)
+        result = await batch.run(found)
+        return result, stopped[0] if stopped else None
+
+
+def _open_log(options: RunOptions, kind: LogKind, loaded: LoadedPipeline) -> ViewableLog:
+    if kind is LogKind.MEMORY or options.data_dir is None:
+        return open_memory_log(loaded)
+    log = open_local_log(loaded, options.data_dir)
+    remember(options.data_dir, run_note(options.pipeline, options.config, options.overrides, options.output_dir))
+    say(f"data in {options.data_dir}; {rocksdb_memory(loaded)}")
+    return log
+
+
+def _stop_on_signals(batch: BatchRun) -> list[signal.Signals]:
+    """The first signal asks for an orderly end, the second one is the system's own again."""
+    stopped: list[signal.Signals] = []
+    loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        stopped.append(number)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+        say(f"{number.name}: the turn under way is finished; the next run with this --data-dir goes on")
+        batch.interrupt.set()
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop, each)
+    return stopped

@@ -1,0 +1,121 @@
+"""A run with an end: submit inputs, follow every execution to its last row, and stop in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from tpf_streams.runtime.application import Application
+from tpf_streams.runtime.inputs import Submission
+from tpf_streams.runtime.intake import Intake
+from tpf_streams.runtime.run_result import RunResult, run_result
+from tpf_streams.runtime.run_tally import RunTally
+from tpf_streams.runtime.views import LogViews
+
+LOOK_AGAIN_S = 1.0
+"""A fact can be lost with a task that is opened anew: the rows are looked at this often besides."""
+CLOSE_S = 30.0
+PARK_S = 10.0
+NEVER_BEGUN_S = 60.0
+
+Companion = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+"""Something that works beside the application until the event is set: a provider, a progress bar."""
+
+
+class BatchRun:
+    """One run over one application. `interrupt` set: end early, with everything stored that was answered for."""
+
+    def __init__(
+        self,
+        application: Application,
+        views: LogViews,
+        tally: RunTally,
+        pool: Executor,
+        *,
+        companions: Sequence[Companion] = (),
+        park: bool = False,
+    ) -> None:
+        self.application = application
+        self.views = views
+        self.tally = tally
+        self.intake = Intake(application, views, tally)
+        self.interrupt = asyncio.Event()
+        self._pool = pool
+        self._companions = companions
+        self._park = park
+        self._missing_since: dict[str, float] = {}
+
+    async def run(self, found: Iterator[Submission]) -> RunResult:
+        """Run to the end, or to the interrupt. Raises what stops the log."""
+        began_s = time.monotonic()
+        self.tally.opened(self.views.pending_count())
+        self.intake.take_up()
+        await self.application.open()
+        stop = asyncio.Event()
+        engine = asyncio.ensure_future(self.application.run(stop))
+        beside = [asyncio.ensure_future(companion(stop)) for companion in self._companions]
+        try:
+            await self._until_done(engine, found)
+            if self.interrupt.is_set() and self._park:
+                await self._cancel_sessions()
+            return run_result(self.intake, self.views, self.tally, time.monotonic() - began_s)
+        finally:
+            stop.set()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await engine
+
+    async def _until_done(self, engine: asyncio.Future[None], found: Iterator[Submission]) -> None:
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self._work(found)),
+            asyncio.ensure_future(self.interrupt.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait([engine, *ends], return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in ends:
+                each.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+
+    async def _work(self, found: Iterator[Submission]) -> None:
+        await self.intake.submit_all(found, self._pool)
+        while self.tally.following:
+            self.tally.moved.clear()
+            try:
+                await asyncio.wait_for(self.tally.moved.wait(), LOOK_AGAIN_S)
+            except TimeoutError:
+                self._look_again()
+        # A failed execution closes what it had open in bounded turns: leave no interaction behind that says it waits.
+        await self._within(CLOSE_S, lambda: self.views.owed_count() == 0)
+
+    def _look_again(self) -> None:
+        now_s = time.monotonic()
+        for execution_id in list(self.tally.following):
+            execution = self.views.execution(execution_id)
+            if execution is None:
+                since = self._missing_since.setdefault(execution_id, now_s)
+                if now_s - since > NEVER_BEGUN_S:
+                    self.tally.ended(execution_id)
+            elif execution.status.terminal:
+                self.tally.ended(execution_id)
+
+    async def _cancel_sessions(self) -> None:
+        """End live sessions, so that their streams go on by the durable path (contract 0.20)."""
+        live = [found for found in self.tally.following if self._is_live(found)]
+        for execution_id in live:
+            await self.application.cancel_session(execution_id)
+        await self._within(PARK_S, lambda: not any(self._is_live(found) for found in live))
+
+    def _is_live(self, execution_id: str) -> bool:
+        session = self.views.session(execution_id)
+        return session is not None and session.live
+
+    @staticmethod
+    async def _within(seconds: float, reached: Callable[[], bool]) -> None:
+        end_s = time.monotonic() + seconds
+        while not reached() and time.monotonic() < end_s:  # noqa: ASYNC110 - rows have no event to wait for
+            await asyncio.sleep(0.02)

@@ -1,0 +1,214 @@
+"""What an operator may ask of an application and tell it; the same behind the socket and on a log nobody runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+
+from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.json_policy import parse_json
+from tpf_streams.core.step import AnyStep, AwaitDefinition, PipelineDefinition
+from tpf_streams.core.token import TokenClaims, TokenSigner
+from tpf_streams.engine.wire import dead_letters_topic, events_topic
+from tpf_streams.errors import JsonPolicyError, TpfError
+from tpf_streams.runtime.application import Application
+from tpf_streams.runtime.open_log import ViewableLog
+from tpf_streams.runtime.views import Answer, LogViews
+
+ENVELOPE_BYTES_MAX = 5 * 1024 * 1024
+"""Above every limit of a payload: what is larger is refused before anybody looks into it."""
+SETTLE_S = 10.0
+LIMIT_MAX = 10_000
+
+
+class OperatorError(TpfError):
+    """A question that has no answer: unknown command, unknown execution, bad argument."""
+
+    code = "OPERATOR"
+
+
+class Operator:
+    """Answers by command name. `application`: a running one, which completions need."""
+
+    def __init__(
+        self,
+        definition: PipelineDefinition,
+        log: ViewableLog,
+        application: Application | None = None,
+        default_tenant: str = "default",
+    ) -> None:
+        self.views = LogViews(log, definition)
+        self._definition = definition
+        self._log = log
+        self._application = application
+        self._default_tenant = default_tenant
+        self._commands: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
+            "status": self._status,
+            "pending": self._pending,
+            "complete": self._complete,
+            "describe": self._describe,
+        }
+
+    async def answer(self, command: str, arguments: Mapping[str, Any]) -> Answer:
+        """Raises OperatorError, and what the log raises."""
+        found = self._commands.get(command)
+        if found is None:
+            raise OperatorError(f"unknown command; known are {', '.join(self._commands)}")
+        return await found(arguments)
+
+    async def _status(self, arguments: Mapping[str, Any]) -> Answer:
+        execution_id = arguments.get("executionId")
+        if execution_id is None:
+            return await self.views.status(_limit(arguments))
+        found = self.views.detail(str(execution_id))
+        if found is None:
+            raise OperatorError("there is no execution of that id")
+        return found
+
+    async def _pending(self, arguments: Mapping[str, Any]) -> Answer:
+        shown = [
+            self._shown(interaction, payload=bool(arguments.get("payload")), token=bool(arguments.get("token")))
+            for interaction in self.views.pending(_limit(arguments))
+        ]
+        return {"count": self.views.pending_count(), "interactions": shown}
+
+    def _shown(self, interaction: InteractionRecord, *, payload: bool, token: bool) -> Answer:
+        step = self._definition.steps[interaction.step_index]
+        found: Answer = {
+            "interactionId": interaction.interaction_id,
+            "correlationId": interaction.correlation_id,
+            "executionId": interaction.execution_id,
+            "tenantId": interaction.tenant_id,
+            "step": step.name,
+            "itemIndex": interaction.item_index,
+            "status": interaction.status.value,
+            "transport": interaction.transport_type,
+            "assignee": interaction.assignee,
+            "group": interaction.group,
+            "createdAtEpochMs": interaction.created_at_epoch_ms,
+            "deadlineEpochMs": interaction.deadline_epoch_ms,
+            "ageMs": max(0, time.time_ns() // 1_000_000 - interaction.created_at_epoch_ms),
+            "needsToken": isinstance(step, AwaitDefinition) and step.require_token,
+        }
+        if payload:
+            found["requestPayload"] = interaction.request_payload
+        if token and self._definition.resume_token_secrets:
+            found["resumeToken"] = resume_token(self._definition, interaction)
+        return found
+
+    async def _complete(self, arguments: Mapping[str, Any]) -> Answer:
+        if self._application is None:
+            raise OperatorError("nothing runs here that could admit a completion")
+        envelope = completion_bytes(arguments, self._default_tenant)
+        try:
+            return {"outcome": await self._application.complete(envelope)}
+        except TimeoutError:
+            raise OperatorError("no outcome in time; the completion may still be admitted: look with status") from None
+
+    async def _describe(self, arguments: Mapping[str, Any]) -> Answer:
+        status = await self.views.status(0)
+        ends = await self._log.end_offsets(topics_of(self._definition))
+        records: dict[str, int] = dict.fromkeys(topics_of(self._definition), 0)
+        for part, offset in ends.items():
+            records[part.topic] += offset
+        return {
+            "applicationId": self._definition.application_id,
+            "partitions": self._log.partitions,
+            "steps": [_described(step) for step in self._definition.steps],
+            "topics": records,
+            "rows": await self.views.row_counts(),
+            "executions": status["counts"],
+            "interactions": await self.views.interaction_statuses(),
+        }
+
+
+@asynccontextmanager
+async def running(application: Application) -> AsyncIterator[None]:
+    """The application at work, for the time of the block. Raises what stops it."""
+    await application.open()
+    stop = asyncio.Event()
+    work = asyncio.ensure_future(application.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await work
+
+
+async def settled(views: LogViews, execution_id: str) -> None:
+    """Return when an execution waits or has ended, or after some seconds."""
+    end_s = time.monotonic() + SETTLE_S
+    while time.monotonic() < end_s:
+        found = views.execution(execution_id)
+        if found is None or found.status.terminal or (found.await_unit_id and not views.owed_count()):
+            return
+        await asyncio.sleep(0.02)
+
+
+def completion_bytes(arguments: Mapping[str, Any], default_tenant: str) -> bytes:
+    """The envelope (contract 1.2), with the payload as the operator wrote it. Raises OperatorError."""
+    payload = str(arguments.get("payload", "")).encode()
+    try:
+        parse_json(payload, ENVELOPE_BYTES_MAX)
+    except JsonPolicyError as error:
+        raise OperatorError(f"the payload is no JSON value that is taken here: {error}") from None
+    fields = {
+        "tenantId": arguments.get("tenantId") or default_tenant,
+        "interactionId": arguments.get("interactionId"),
+        "correlationId": arguments.get("correlationId"),
+        "resumeToken": arguments.get("resumeToken"),
+        "actor": arguments.get("actor"),
+    }
+    head = orjson.dumps({name: value for name, value in fields.items() if value is not None})
+    return head[:-1] + b',"responsePayload":' + payload + b"}"
+
+
+def resume_token(definition: PipelineDefinition, interaction: InteractionRecord) -> str:
+    """The token that the request carries: the same row gives the same bytes."""
+    claims = TokenClaims(
+        tenant_id=interaction.tenant_id,
+        interaction_id=interaction.interaction_id,
+        correlation_id=interaction.correlation_id,
+        execution_id=interaction.execution_id,
+        step_id=interaction.step_id,
+        deadline_epoch_ms=interaction.deadline_epoch_ms,
+        issued_at_epoch_ms=interaction.issued_at_epoch_ms,
+    )
+    return TokenSigner(definition.resume_token_secrets).sign(claims)
+
+
+def topics_of(definition: PipelineDefinition) -> list[str]:
+    """The application's own topics and those of its await steps."""
+    found = [events_topic(definition.application_id), dead_letters_topic(definition.application_id)]
+    for step in definition.steps:
+        if isinstance(step, AwaitDefinition) and step.transport.type == "kafka":
+            found += [step.transport.options[way]["topic"] for way in ("request", "response")]
+    return list(dict.fromkeys([*found, definition.output_topic]))
+
+
+def _described(step: AnyStep) -> Answer:
+    found: Answer = {
+        "index": step.index,
+        "name": step.name,
+        "stepId": step.step_id,
+        "kind": "await" if isinstance(step, AwaitDefinition) else "service",
+        "cardinality": step.cardinality.value,
+        "input": step.input_type,
+        "output": step.output_type,
+    }
+    if isinstance(step, AwaitDefinition):
+        found |= {"transport": step.transport.type, "endpoint": step.transport.endpoint, "timeoutMs": step.timeout_ms}
+        found["live"] = step.transport.live
+    return found
+
+
+def _limit(arguments: Mapping[str, Any]) -> int:
+    limit = arguments.get("limit", 50)
+    if not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
+        raise OperatorError(f"limit: 1 to {LIMIT_MAX} is wanted")
+    return limit

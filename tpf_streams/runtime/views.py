@@ -1,0 +1,198 @@
+"""What can be seen in a log without taking part: executions, open interactions, counts. Plain JSON, for any reader.
+
+Only committed rows are read, so the answer is the same from inside the owner and from a log that nobody runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from tpf_streams.core.execution import ExecutionRecord
+from tpf_streams.core.identity import partition_of, route_of
+from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.rows import Keys, deadline_of, decode
+from tpf_streams.core.step import PipelineDefinition
+from tpf_streams.core.unit import SessionRecord
+from tpf_streams.ports import ReadableStore
+from tpf_streams.runtime.open_log import ViewableLog
+
+KINDS = {
+    "executions": b"e",
+    "live sessions": b"s",
+    "await units": b"u",
+    "interactions": b"i",
+    "correlations": b"c",
+    "deadlines": b"d",
+    "early completions": b"y",
+    "owed work": b"w",
+    "outputs": b"o",
+    "rejects": b"r",
+}
+"""Kinds of rows by the byte that tells them apart (core.rows)."""
+
+AT_ONCE = 2_000
+"""Rows read before others get their turn: the owner's loop must not stand still for an operator's question."""
+
+Answer = dict[str, Any]
+
+
+class LogViews:
+    """Views of the rows of one application."""
+
+    def __init__(self, log: ViewableLog, definition: PipelineDefinition) -> None:
+        self._log = log
+        self._definition = definition
+        self._keys = [Keys(number) for number in range(log.partitions)]
+
+    # Executions
+
+    def executions(self) -> Iterator[ExecutionRecord]:
+        """Every execution that is kept, partition by partition."""
+        for store, keys in self._parts():
+            for _, value in store.scan(*keys.all_executions()):
+                yield decode(ExecutionRecord, value)
+
+    def execution(self, execution_id: str) -> ExecutionRecord | None:
+        found = self._part_of(execution_id)
+        value = None if found is None else found[0].get(found[1].execution(execution_id))
+        return None if value is None else decode(ExecutionRecord, value)
+
+    def session(self, execution_id: str) -> SessionRecord | None:
+        found = self._part_of(execution_id)
+        value = None if found is None else found[0].get(found[1].session(execution_id))
+        return None if value is None else decode(SessionRecord, value)
+
+    def interaction(self, interaction_id: str) -> InteractionRecord | None:
+        found = self._part_of(interaction_id)
+        value = None if found is None else found[0].get(found[1].interaction(interaction_id))
+        return None if value is None else decode(InteractionRecord, value)
+
+    async def status(self, limit: int) -> Answer:
+        """How many executions stand where, and the newest `limit` of them."""
+        counts: Counter[str] = Counter()
+        newest: list[tuple[int, str, ExecutionRecord]] = []
+        async for value in self._values("executions"):
+            execution = decode(ExecutionRecord, value)
+            counts[execution.status.value] += 1
+            entry = (execution.created_at_epoch_ms, execution.execution_id, execution)
+            if len(newest) < limit:
+                heapq.heappush(newest, entry)
+            elif newest:
+                heapq.heappushpop(newest, entry)
+        shown = [self.summary(execution) for _, _, execution in sorted(newest, reverse=True)]
+        return {"counts": dict(sorted(counts.items())), "executions": shown}
+
+    def summary(self, execution: ExecutionRecord) -> Answer:
+        """One execution as an operator wants to see it; without payloads and traceback."""
+        source = execution.source or {}
+        return {
+            "executionId": execution.execution_id,
+            "executionKey": execution.execution_key,
+            "tenantId": execution.tenant_id,
+            "source": source.get("key"),
+            "status": execution.status.value,
+            "step": self._step_name(execution.current_step_index),
+            "stepIndex": execution.current_step_index,
+            **self._counts(execution),
+            "published": execution.published,
+            "errorCode": execution.error_code,
+            "errorMessage": execution.error_message,
+            "createdAtEpochMs": execution.created_at_epoch_ms,
+            "updatedAtEpochMs": execution.updated_at_epoch_ms,
+        }
+
+    def detail(self, execution_id: str) -> Answer | None:
+        """One execution with its traceback, if it has one."""
+        execution = self.execution(execution_id)
+        if execution is None:
+            return None
+        return {**self.summary(execution), "errorDetail": execution.error_detail}
+
+    def _counts(self, execution: ExecutionRecord) -> Answer:
+        """Items so far: of the live session while there is one, then of the execution's own summary."""
+        session, summary = self.session(execution.execution_id), execution.summary
+        if session is not None:
+            return {
+                "items": session.next_item_index,
+                "inFlight": session.in_flight,
+                "outputs": session.outputs,
+                "rejectedRows": session.rejected_rows,
+                "rejectedItems": session.rejected_items,
+                "byArm": dict(session.by_arm),
+                "live": session.live,
+            }
+        return {
+            "items": summary.items if summary else 1,
+            "inFlight": 0 if summary else int(execution.await_unit_id is not None),
+            "outputs": summary.outputs if summary else 0,
+            "rejectedRows": summary.rejected_rows if summary else 0,
+            "rejectedItems": summary.rejected_items if summary else 0,
+            "byArm": dict(summary.by_arm) if summary else {},
+            "live": False,
+        }
+
+    # Interactions
+
+    def pending(self, limit: int) -> Iterator[InteractionRecord]:
+        """Open interactions by deadline, at most `limit`."""
+        firsts: list[tuple[int, str]] = []
+        for store, keys in self._parts():
+            firsts += [deadline_of(key) for key, _ in store.scan(*keys.all_deadlines(), limit)]
+        for _, interaction_id in heapq.nsmallest(limit, firsts):
+            interaction = self.interaction(interaction_id)
+            if interaction is not None and not interaction.status.terminal:
+                yield interaction
+
+    def pending_count(self) -> int:
+        return sum(1 for store, keys in self._parts() for _ in store.scan(*keys.all_deadlines()))
+
+    def owed_count(self) -> int:
+        return sum(1 for store, keys in self._parts() for _ in store.scan(*keys.all_owed()))
+
+    # Everything
+
+    async def row_counts(self) -> dict[str, int]:
+        """How many rows of each kind there are."""
+        counts: dict[str, int] = {}
+        for kind in KINDS:
+            counts[kind] = 0
+            async for _ in self._values(kind):
+                counts[kind] += 1
+        return counts
+
+    async def interaction_statuses(self) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        async for value in self._values("interactions"):
+            counts[decode(InteractionRecord, value).status.value] += 1
+        return dict(sorted(counts.items()))
+
+    async def _values(self, kind: str) -> AsyncIterator[bytes]:
+        for store, keys in self._parts():
+            start, end = keys.prefix + KINDS[kind], keys.prefix + bytes([KINDS[kind][0] + 1])
+            while True:
+                found = list(store.scan(start, end, AT_ONCE))
+                for _, value in found:
+                    yield value
+                if len(found) < AT_ONCE:
+                    break
+                start = found[-1][0] + b"\0"
+                await asyncio.sleep(0)
+
+    def _parts(self) -> Iterator[tuple[ReadableStore, Keys]]:
+        for number, keys in enumerate(self._keys):
+            yield self._log.store(number), keys
+
+    def _part_of(self, route_id: str) -> tuple[ReadableStore, Keys] | None:
+        route = route_of(route_id)
+        if route is None:
+            return None
+        number = partition_of(route, len(self._keys))
+        return self._log.store(number), self._keys[number]
+
+    def _step_name(self, index: int) -> str:
+        steps = self._definition.steps
+        return steps[index].name if index < len(steps) else "published"
