@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from functools import lru_cache
 
 from tpf_streams.core.json_policy import JsonReason, JsonRefusedError, canonical, dumps, parse_json, plain_decimal
 from tpf_streams.core.step import Json
@@ -18,6 +19,9 @@ ENVELOPE_OVERHEAD_BYTES = 64 * 1024
 IDEMPOTENCY_KEY_CHARS_MAX = 4096
 _GROWTH_MAX = 16
 """Normalised JSON is less than this many times the bytes that came: `1e63,` becomes 67 bytes."""
+
+KEPT_BYTES = 64 * 1024
+"""Of normalised JSON at the most: envelopes up to 4 KiB are parsed once (`_kept`)."""
 
 _FIELDS = frozenset(
     {"tenantId", "interactionId", "correlationId", "resumeToken", "idempotencyKey", "actor", "responsePayload"}
@@ -73,6 +77,18 @@ def parse_completion(data: bytes | None, *, max_bytes: int, strict: bool = False
     A `resumeToken` of a wrong type is kept as its JSON text, which no secret has signed: it is refused as a token
     (`resume_token_rejected`), not as an envelope.
     """
+    if data is not None and len(data) * _GROWTH_MAX <= min(max_bytes, KEPT_BYTES):
+        return _kept(data, strict)
+    return _parse(data, max_bytes, strict)
+
+
+@lru_cache(maxsize=1_024)
+def _kept(data: bytes, strict: bool) -> CompletionEnvelope:
+    """Router and task of one process read the same bytes within moments: small envelopes are parsed once for both."""
+    return _parse(data, len(data) * _GROWTH_MAX, strict)
+
+
+def _parse(data: bytes | None, max_bytes: int, strict: bool) -> CompletionEnvelope:
     try:
         found = parse_json(data, max_bytes + ENVELOPE_OVERHEAD_BYTES)
     except JsonRefusedError as error:
@@ -136,7 +152,7 @@ def idempotency_key(
     Raises `PayloadError` naming the field that is missing or no decimal.
     """
     parts = [step_id] if fields else [execution_id, step_id]
-    parts += [f"{_escape(name)}={_key_value(name, payload, name in decimal_fields)}" for name in fields]
+    parts += [f"{_escaped_name(name)}={_key_value(name, payload, name in decimal_fields)}" for name in fields]
     if item_index is not None:
         parts.append(f"item={item_index}")
     key = ":".join(parts)
@@ -193,6 +209,11 @@ def _wrong_shape(message: str) -> EnvelopeRefusedError:
 
 def _escape(text: str) -> str:
     return _ESCAPED.sub(_escape_one, text)
+
+
+@lru_cache(maxsize=1_024)
+def _escaped_name(name: str) -> str:
+    return _escape(name)
 
 
 def _escape_one(match: re.Match[str]) -> str:

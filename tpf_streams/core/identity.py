@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from functools import lru_cache
 from typing import Final
 
 _MASK: Final = 0xFFFFFFFF
@@ -56,8 +57,12 @@ def partition_of(route: int, partitions: int) -> int:
     return (route & 0x7FFFFFFF) % partitions
 
 
+@lru_cache(maxsize=8_192)
 def id_bytes(text: str) -> bytes | None:
-    """The 16 bytes of an id of ours (version 8, RFC variant, either case), or None. Never raises."""
+    """The 16 bytes of an id of ours (version 8, RFC variant, either case), or None. Never raises.
+
+    Kept, because an item's ids are looked at a dozen times on its way.
+    """
     if _OUR_ID.fullmatch(text) is None:
         return None
     return bytes.fromhex(text.replace("-", ""))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tpf_streams.core.step import Json
+from tpf_streams.core.token import TokenClaims
 
 
 class InteractionStatus(StrEnum):
@@ -67,6 +68,18 @@ class InteractionRecord:
     created_at_epoch_ms: int
     updated_at_epoch_ms: int
     transport_metadata: dict[str, Json] = field(default_factory=dict)
+
+    def claims(self) -> TokenClaims:
+        """What the request's resume token says: a function of the row, so that a repeat carries the same token."""
+        return TokenClaims(
+            self.tenant_id,
+            self.interaction_id,
+            self.correlation_id,
+            self.execution_id,
+            self.step_id,
+            self.deadline_epoch_ms,
+            self.issued_at_epoch_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)

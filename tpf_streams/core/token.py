@@ -62,6 +62,10 @@ class TokenSigner:
         payload = _encode(_payload(claims))
         return (payload + b"." + _encode(self._digests[0].digest(payload))).decode("ascii")
 
+    def signed(self, token: str, claims: TokenClaims) -> bool:
+        """Whether `token` is just what this signer gives for `claims`: the usual case, in half the time of `verify`."""
+        return bool(self._digests) and hmac.compare_digest(self.sign(claims).encode(), token.encode())
+
     def verify(self, token: str) -> TokenClaims:
         """The claims of a genuine token. Raises `TokenError`, and nothing else. Says nothing about time or rows."""
         payload, signature = _split(token)

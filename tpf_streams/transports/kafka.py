@@ -9,7 +9,7 @@ from enum import StrEnum
 from tpf_streams.core.envelope import dispatch_envelope
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import AwaitDefinition, Json
-from tpf_streams.core.token import TokenClaims, TokenSigner
+from tpf_streams.core.token import TokenSigner
 from tpf_streams.errors import TerminalError
 from tpf_streams.ports import Record
 from tpf_streams.transports.options import CODE, option, required, text_map
@@ -80,7 +80,7 @@ class KafkaTransport:
             deadline_epoch_ms=interaction.deadline_epoch_ms,
             input_type=interaction.input_type,
             output_type=interaction.output_type,
-            resume_token=self._token(interaction),
+            resume_token=self._signer.sign(interaction.claims()),
             request_payload=interaction.request_payload,
             transport_metadata=_metadata(settings, key, interaction),
         )
@@ -109,19 +109,6 @@ class KafkaTransport:
         if settings is None or settings.step is not step:
             settings = self._settings[step.index] = _Settings.of(step)
         return settings
-
-    def _token(self, interaction: InteractionRecord) -> str:
-        return self._signer.sign(
-            TokenClaims(
-                tenant_id=interaction.tenant_id,
-                interaction_id=interaction.interaction_id,
-                correlation_id=interaction.correlation_id,
-                execution_id=interaction.execution_id,
-                step_id=interaction.step_id,
-                deadline_epoch_ms=interaction.deadline_epoch_ms,
-                issued_at_epoch_ms=interaction.issued_at_epoch_ms,
-            )
-        )
 
 
 def _key_strategy(step: AwaitDefinition) -> KeyStrategy:
