@@ -17,27 +17,32 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 def read_types(root: Section, version: int) -> TypeRegistry:
     """All declared types. Fields and arms that name an unknown type are reported, and left out."""
-    bodies = dict(_bodies(root, "types"))
-    apart = dict(_bodies(root, "unions"))
-    if version == 3 and apart:
-        root.problem("unions", "version 3 declares a union as variants of a type, under types")
-    unions = [(name, body) for name, body in bodies.items() if body.has("variants")]
-    if version == 2:
-        for _, body in unions:
-            body.problem("variants", "version 2 declares unions under unions, apart from types")
-    union_names = [name for name, _ in unions] + list(apart)
-    records = [name for name in bodies if name not in union_names]
+    bodies, apart = dict(_bodies(root, "types")), dict(_bodies(root, "unions"))
+    inside = {name: body for name, body in bodies.items() if body.has("variants")}
+    _check_layout(root, version, bodies, inside, apart)
+    records = [name for name in bodies if name not in inside]
     declared = [*bodies, *apart]
-    for name in apart:
-        if name in bodies:
-            apart[name].problem("variants", f"{name} is a type already")
     found_records = [RecordType(name, _fields(bodies[name], declared)) for name in records]
-    found_unions = [UnionType(name, _arms(body, records)) for name, body in [*unions, *apart.items()]]
+    arms = {name: _arms(body, records) for name, body in [*apart.items(), *inside.items()]}
+    found_unions = [UnionType(name, arms_of) for name, arms_of in arms.items() if name not in records]
     for body in [*bodies.values(), *apart.values()]:
         body.finish()
     registry = TypeRegistry(found_records, found_unions, int64_as_text=version >= 3)
     _refuse_cycles(registry, bodies)
     return registry
+
+
+def _check_layout(
+    root: Section, version: int, bodies: dict[str, Section], inside: dict[str, Section], apart: dict[str, Section]
+) -> None:
+    if version == 3 and apart:
+        root.problem("unions", "version 3 declares a union as variants of a type, under types")
+    if version == 2:
+        for body in inside.values():
+            body.problem("variants", "version 2 declares unions under unions, apart from types")
+    for name, body in apart.items():
+        if name in bodies:
+            body.problem("variants", f"{name} is a type already")
 
 
 def _bodies(root: Section, name: str) -> list[tuple[str, Section]]:

@@ -71,6 +71,8 @@ def _admitted(stop: Stop, types: TypeRegistry, problem: Callable[[str, str], Non
 def _check(
     stop: Stop, taken: list[str], passing: list[str], flowing: dict[str, str], problem: Callable[[str, str], None]
 ) -> None:
+    if not flowing:
+        return  # the type before it has no arm left, which is told where it is declared
     if not taken:
         problem("input", f"no step before it gives {stop.input_type}; what can arrive here is {', '.join(flowing)}")
     elif passing and stop.terminal:

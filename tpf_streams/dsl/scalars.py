@@ -88,7 +88,10 @@ def _check_surrogates(text: str) -> None:
 
 
 def read_decimal(value: Json) -> Decimal:
-    """From a plain decimal string, an integer, or a Decimal. A float has lost its digits already: refused."""
+    """From a plain decimal string, an integer, or a Decimal. A float has lost its digits already: refused.
+
+    Scale is kept, 1.50 stays 1.50; of all that was written only leading zeros are lost.
+    """
     if type(value) is str:
         if len(value) > DECIMAL_CHARS_MAX or _DECIMAL.fullmatch(value) is None:
             raise Mismatch("a plain decimal is wanted, as 12.50")
@@ -220,13 +223,10 @@ def _moment(value: datetime) -> str:
 
 
 def _span(value: timedelta) -> str:
-    seconds = value // timedelta(seconds=1)
-    micros = (value - timedelta(seconds=seconds)) // timedelta(microseconds=1)
-    if seconds < 0 and micros:  # -0.5 s is floor -1 s plus half a second
-        seconds, micros = seconds + 1, 1_000_000 - micros
-        sign = "-" if seconds == 0 else ""
-        return f"PT{sign}{seconds}.{micros:06d}".rstrip("0") + "S"
-    return f"PT{seconds}" + (f".{micros:06d}".rstrip("0") if micros else "") + "S"
+    sign, value = ("-", -value) if value < timedelta(0) else ("", value)
+    seconds, rest = divmod(value, timedelta(seconds=1))
+    fraction = f".{rest.microseconds:06d}".rstrip("0") if rest else ""
+    return f"{sign}PT{seconds}{fraction}S"
 
 
 _uuid = _text_reader(_UUID, "a uuid is wanted, as 8-4-4-4-12 hexadecimal digits")

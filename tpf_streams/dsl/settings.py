@@ -94,7 +94,7 @@ def resolve(layers: Iterable[Given], app_name: str, environ: Mapping[str, str], 
     winners: dict[str, Given] = {}
     values: dict[str, Value] = {key: _default(setting) for key, setting in SETTINGS.items()}
     application: dict[str, str] = {}
-    for given in _checked(sorted(layers, key=lambda it: it.rank), report):
+    for given in _checked(sorted(layers, key=lambda it: (it.rank, it.line)), report):
         text = expanded(given, environ)
         setting = SETTINGS.get(given.key)
         if setting is None:

@@ -79,7 +79,7 @@ class _Member:
 
     attribute: str
     key: str
-    names: frozenset[str]
+    aliases: frozenset[str]
     annotation: Any
     required: bool
 
@@ -101,16 +101,22 @@ def shape_of(cls: type, record: RecordType) -> Shape:
 
 
 def _matched(cls: type, spec: FieldSpec, members: list[_Member]) -> ShapeField:
-    for member in members:
-        if spec.name in member.names or member.attribute == snake_case(spec.name):
-            if spec.type == "decimal" and _bare(member.annotation) in (float, int):
-                raise ValueError(
-                    f"{cls.__qualname__}.{member.attribute}: a decimal must be Decimal or str, not a float"
-                )
-            if spec.optional and member.required:
-                raise ValueError(f"{cls.__qualname__}.{member.attribute}: the field is optional, so give it a default")
-            return ShapeField(spec, member.key, member.attribute, member.annotation)
-    raise ValueError(f"{cls.__qualname__} has no field {spec.name} (or {snake_case(spec.name)})")
+    member = _member_for(spec.name, members)
+    if member is None:
+        raise ValueError(f"{cls.__qualname__} has no field {spec.name} (or {snake_case(spec.name)})")
+    if spec.type == "decimal" and _bare(member.annotation) in (float, int):
+        raise ValueError(f"{cls.__qualname__}.{member.attribute}: a decimal must be Decimal or str, not a float")
+    if spec.optional and member.required:
+        raise ValueError(f"{cls.__qualname__}.{member.attribute}: the field is optional, so give it a default")
+    return ShapeField(spec, member.key, member.attribute, member.annotation)
+
+
+def _member_for(name: str, members: list[_Member]) -> _Member | None:
+    """By alias before attribute before snake case: one class may have both `aB` and `a_b`."""
+    by_alias = [member for member in members if name in member.aliases]
+    by_name = [member for member in members if member.attribute == name]
+    by_words = [member for member in members if member.attribute == snake_case(name)]
+    return next(iter(by_alias + by_name + by_words), None)
 
 
 def _members(cls: type) -> list[_Member]:
@@ -120,7 +126,7 @@ def _members(cls: type) -> list[_Member]:
         raise ValueError(f"{cls.__qualname__} is neither a pydantic model nor a dataclass")
     hints = typing.get_type_hints(cls, include_extras=True)
     return [
-        _Member(it.name, it.name, frozenset({it.name}), hints[it.name], _is_required(it))
+        _Member(it.name, it.name, frozenset(), hints[it.name], _is_required(it))
         for it in dataclasses.fields(cls)
         if it.init
     ]
@@ -135,8 +141,8 @@ def _model_member(name: str, info: FieldInfo) -> _Member:
     if isinstance(alias, AliasChoices):
         alias = next((choice for choice in alias.choices if isinstance(choice, str)), None)
     key = alias if isinstance(alias, str) else name
-    names = frozenset({key, name, info.serialization_alias or key})
-    return _Member(name, key, names, info.annotation, info.is_required())
+    aliases = frozenset({key, info.serialization_alias or key} - {name})
+    return _Member(name, key, aliases, info.annotation, info.is_required())
 
 
 def _constructor(cls: type) -> Callable[[dict[str, Any]], object]:
