@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-import orjson
-
 from tpf_streams.core.continuation import interaction_ended, resume_scalar
+from tpf_streams.core.early import without_row
 from tpf_streams.core.effects import DeadLetter, ReturnSlot
 from tpf_streams.core.ending import close_interaction, labels
-from tpf_streams.core.envelope import CompletionEnvelope
+from tpf_streams.core.envelope import CompletionEnvelope, envelope_bytes
 from tpf_streams.core.events import CompletionReceived
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
@@ -17,31 +14,13 @@ from tpf_streams.core.fallback import arm_of, start_item
 from tpf_streams.core.gates import gates_open, item_answered
 from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
-from tpf_streams.core.json_policy import canonical
+from tpf_streams.core.json_policy import canonical, row_bytes
+from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.rows import text_id
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition, CorrelationStrategy
-from tpf_streams.core.token import TokenClaims, check_token
+from tpf_streams.core.token import check_token
 from tpf_streams.errors import PayloadError, TokenError
-
-
-class Outcome(StrEnum):
-    """What a completion is told. The names are on the wire."""
-
-    PAYLOAD_TOO_LARGE = "payload_too_large"
-    INVALID_ENVELOPE = "invalid_envelope"
-    HELD = "held"
-    NOT_FOUND = "not_found"
-    TENANT_MISMATCH = "tenant_mismatch"
-    IDENTITY_MISMATCH = "identity_mismatch"
-    RESUME_TOKEN_REJECTED = "resume_token_rejected"
-    INVALID_PAYLOAD = "invalid_payload"
-    DUPLICATE = "duplicate"
-    CONFLICT = "conflict"
-    TERMINAL = "terminal"
-    LATE = "late"
-    ADMITTED = "admitted"
-
 
 _DEAD_LETTERED = frozenset({Outcome.INVALID_PAYLOAD, Outcome.PAYLOAD_TOO_LARGE})
 _UNDROPPED = frozenset({Outcome.ADMITTED, Outcome.DUPLICATE, Outcome.HELD})
@@ -76,7 +55,7 @@ class _Refused(Exception):
 def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | None:
     """The one row that every id of the envelope names (contract 0.3).
 
-    Raises _Refused: tenant_mismatch or identity_mismatch. Says nothing about another row.
+    Raises _Refused: payload_too_large, tenant_mismatch or identity_mismatch. Says nothing about another row.
     """
     by_interaction = row_of(draft, envelope.interaction_id)
     by_correlation = by_interaction
@@ -85,6 +64,9 @@ def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | 
     ):
         by_correlation = row_of(draft, interaction_of(draft, envelope.correlation_id))
     found = by_interaction or by_correlation
+    limit = draft.definition.limits.max_payload_bytes
+    if row_bytes(envelope.response_payload) > limit:
+        raise _Refused(Outcome.PAYLOAD_TOO_LARGE, f"responsePayload is over {limit} bytes")
     if found is None:
         return None
     if found.tenant_id != envelope.tenant_id:
@@ -107,55 +89,6 @@ def interaction_of(draft: Draft, correlation_id: str) -> str | None:
     return None if found is None else text_id(found)
 
 
-def without_row(draft: Draft, event: CompletionReceived) -> Outcome:
-    """Contract 0.11: held with a good token in time, terminal with one later, else not found."""
-    envelope = event.envelope
-    claims = claims_of(draft, envelope)
-    if claims is None or claims.tenant_id != envelope.tenant_id:
-        return Outcome.NOT_FOUND
-    if envelope.interaction_id not in (None, claims.interaction_id):
-        return Outcome.NOT_FOUND
-    if envelope.correlation_id not in (None, claims.correlation_id):
-        return Outcome.NOT_FOUND
-    if event.arrived_at_ms > claims.deadline_epoch_ms:
-        return Outcome.TERMINAL
-    if draft.get(draft.keys.early(claims.interaction_id), EarlyRecord) is None:
-        hold(draft, event, claims)
-    return Outcome.HELD
-
-
-def claims_of(draft: Draft, envelope: CompletionEnvelope) -> TokenClaims | None:
-    """The verified claims of a token that was issued for an id of ours, or None."""
-    if envelope.resume_token is None or draft.state.signer is None:
-        return None
-    try:
-        claims = draft.state.signer.verify(envelope.resume_token)
-    except TokenError:
-        return None
-    return claims if id_bytes(claims.interaction_id) is not None else None
-
-
-def hold(draft: Draft, event: CompletionReceived, claims: TokenClaims) -> None:
-    envelope = event.envelope
-    expires = claims.deadline_epoch_ms
-    draft.put(
-        draft.keys.early(claims.interaction_id),
-        EarlyRecord(
-            interaction_id=claims.interaction_id,
-            tenant_id=envelope.tenant_id,
-            correlation_id=envelope.correlation_id,
-            resume_token=envelope.resume_token or "",
-            idempotency_key=envelope.idempotency_key,
-            actor=envelope.actor,
-            response_payload=envelope.response_payload,
-            arrived_at_epoch_ms=event.arrived_at_ms,
-            expires_at_epoch_ms=expires,
-        ),
-    )
-    draft.put(draft.keys.early_expiry(expires, claims.interaction_id), b"")
-    draft.fact("completion.early_held.total", {"step_id": claims.step_id})
-
-
 def early_due(draft: Draft, interaction_id: str) -> None:
     """The row exists now: decide the completion that was held for it, by its own arrival time."""
     early = draft.get(draft.keys.early(interaction_id), EarlyRecord)
@@ -172,20 +105,21 @@ def early_due(draft: Draft, interaction_id: str) -> None:
         actor=early.actor,
         response_payload=early.response_payload,
     )
-    completion_received(draft, CompletionReceived(envelope, early.arrived_at_epoch_ms, "early"))
+    raw = envelope_bytes(envelope)
+    completion_received(draft, CompletionReceived(envelope, early.arrived_at_epoch_ms, "early", raw))
 
 
 def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRecord) -> Outcome:
     step = draft.step(interaction.step_index)
     check_row_token(draft, event.envelope, interaction, step)
     payload = event.envelope.response_payload
-    limit = draft.definition.limits.max_payload_bytes
-    if len(orjson.dumps(payload)) > limit:
-        raise _Refused(Outcome.PAYLOAD_TOO_LARGE, f"responsePayload is over {limit} bytes")
     try:
         value = step.convert(payload)
     except PayloadError as error:
         raise _Refused(Outcome.INVALID_PAYLOAD, str(error)) from error
+    except Exception as error:
+        # A class of the user's refuses what a provider sent: that is the provider's answer, not an error of ours.
+        raise _Refused(Outcome.INVALID_PAYLOAD, f"the conversion raised {type(error).__name__}") from error
     if interaction.status is InteractionStatus.COMPLETED:
         same = canonical(payload) == canonical(interaction.response_payload)
         return Outcome.DUPLICATE if same else Outcome.CONFLICT

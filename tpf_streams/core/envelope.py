@@ -102,6 +102,21 @@ def _parse(data: bytes | None, max_bytes: int, strict: bool) -> CompletionEnvelo
     return envelope
 
 
+def envelope_bytes(envelope: CompletionEnvelope) -> bytes:
+    """A completion as bytes again, where those that came are not kept."""
+    return dumps(
+        {
+            "tenantId": envelope.tenant_id,
+            "interactionId": envelope.interaction_id,
+            "correlationId": envelope.correlation_id,
+            "resumeToken": envelope.resume_token,
+            "idempotencyKey": envelope.idempotency_key,
+            "actor": envelope.actor,
+            "responsePayload": envelope.response_payload,
+        }
+    )
+
+
 def dispatch_envelope(
     *,
     tenant_id: str,

@@ -25,6 +25,7 @@ class Budgets:
         }
         self._waiting: dict[tuple[int, str], deque[Granted]] = {}
         self._opening: set[int] = set()
+        self._granting: set[int] = set()
 
     def limits(self, step_index: int) -> bool:
         return step_index in self._scopes
@@ -33,6 +34,10 @@ class Budgets:
         """Slots of the step that are held now."""
         scope = self._scopes.get(step_index)
         return 0 if scope is None else scope.held
+
+    def concerns(self, execution_id: str) -> bool:
+        """Whether the execution holds a slot or waits for one."""
+        return any(scope.held_by(execution_id) or scope.wanted_by(execution_id) for scope in self._scopes.values())
 
     def begin_opening(self, partition: int) -> None:
         """No slot is granted until every task of the process has brought in what it holds."""
@@ -83,7 +88,20 @@ class Budgets:
             self._grant(index)
 
     def _grant(self, step_index: int) -> None:
-        for execution_id, count in self._scopes[step_index].grant():
-            waiting = self._waiting[step_index, execution_id]
-            for _ in range(count):
-                waiting.popleft()()
+        """Hand out what is free. Who is told may give the slot back at once: a loop, so that no stack grows with it."""
+        if step_index in self._granting:
+            return
+        self._granting.add(step_index)
+        try:
+            while granted := self._scopes[step_index].grant():
+                for execution_id, count in granted:
+                    self._tell((step_index, execution_id), count)
+        finally:
+            self._granting.discard(step_index)
+
+    def _tell(self, key: tuple[int, str], count: int) -> None:
+        waiting = self._waiting[key]
+        for _ in range(count):
+            waiting.popleft()()
+        if not waiting:
+            self._waiting.pop(key, None)

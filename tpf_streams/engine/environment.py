@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from tpf_streams.core.effects import Fact
 from tpf_streams.core.step import PipelineDefinition
@@ -25,6 +26,7 @@ class Environment:
 
     `batch_max`: input records a turn. `segments_max`: segments and dispatches under way a task (contract section 11,
     worker.max-in-flight). `deadline_grace_ms`: how long deadlines wait for the router's markers (contract 0.8).
+    `demand`: items that downstream asks each task for at its opening; what is owed then is handed on by it at once.
     """
 
     definition: PipelineDefinition
@@ -39,3 +41,4 @@ class Environment:
     batch_max: int = 500
     segments_max: int = 64
     deadline_grace_ms: int = 300_000
+    demand: float = inf

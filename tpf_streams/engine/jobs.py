@@ -18,13 +18,16 @@ class Jobs:
     A result of a closed task is dropped: the next incarnation owes the work still and does it again.
     """
 
-    def __init__(self, deliver: Callable[[Event], None], limit: int) -> None:
+    def __init__(self, deliver: Callable[[Event], None], limit: int, failed: Callable[[], None] = lambda: None) -> None:
         self._deliver = deliver
+        self._failed = failed
         self._limit = limit
         self._running: set[asyncio.Task[None]] = set()
         self._waiting: deque[Work] = deque()
         self._bounded = 0
         self.closed = False
+        self.error: Exception | None = None
+        """What a work raised that should give an event: nobody would do it again, so its task has to be opened anew."""
 
     @property
     def idle(self) -> bool:
@@ -63,6 +66,9 @@ class Jobs:
             event = await work()
             if event is not None and not self.closed:
                 self._deliver(event)
+        except Exception as error:
+            self.error = self.error or error
+            self._failed()
         finally:
             if bounded:
                 self._bounded -= 1

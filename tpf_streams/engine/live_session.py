@@ -7,6 +7,7 @@ further than the window, and one element of look-ahead, allow (contract 0.17).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from tpf_streams.core.context import StepContext
@@ -16,10 +17,12 @@ from tpf_streams.core.step import ItemReject
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.core.window import chain, credit
 from tpf_streams.engine.budgets import Budgets
-from tpf_streams.engine.retry import code_of
+from tpf_streams.engine.retry import code_of, message_of
 from tpf_streams.engine.segments import SegmentRunner, detail_of
 from tpf_streams.engine.source import Source, open_source
 from tpf_streams.errors import SourceChangedError
+
+log = logging.getLogger(__name__)
 
 PULL_MAX = 256
 """Elements of one pull: bounds a turn."""
@@ -49,6 +52,7 @@ class LiveSession:
         self._context = context
         self._wake = wake
         self._source: Source | None = None
+        self._position = 0
         self._granted = 0
         self._requested = 0
         self.closed = False
@@ -75,8 +79,11 @@ class LiveSession:
         attempt = 1
         while True:
             try:
+                if self._position != row.source_position:
+                    await self.release_source()
                 source = self._source or await self._open(row)
                 elements = await source.take(count)
+                self._position += len(elements)
                 return ItemsPulled(self.execution_id, row.source_position, elements, source.ended)
             except _CONTROL:
                 raise
@@ -84,8 +91,7 @@ class LiveSession:
                 await self.release_source()
                 pause = self._runner.policy.pause_s(attempt, error)
                 if pause is None:
-                    message = str(error) or type(error).__name__
-                    return SourceFailed(self.execution_id, code_of(error), message, detail_of(error))
+                    return SourceFailed(self.execution_id, code_of(error), message_of(error), detail_of(error))
             await self._runner.clock.sleep(pause)
             attempt += 1
 
@@ -117,13 +123,18 @@ class LiveSession:
             raise SourceChangedError(
                 f"the source no longer gives the {row.next_item_index} items that were dispatched from it"
             )
+        self._position = position
         return source
 
     async def release_source(self) -> None:
-        """Let the iterator go; the next pull opens it anew."""
+        """Let the iterator go; the next pull opens it anew. Never raises: a generator may do so while it is closed."""
         source, self._source = self._source, None
-        if source is not None:
+        if source is None:
+            return
+        try:
             await source.close()
+        except Exception as error:
+            log.warning("the source of %s did not close well: %s", self.execution_id, type(error).__name__)
 
     def _slot_granted(self) -> None:
         self._requested -= 1

@@ -6,7 +6,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from math import inf
 
 from tpf_streams.core import effects as fx
 from tpf_streams.core.context import StepContext
@@ -28,7 +27,7 @@ from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.jobs import Jobs
 from tpf_streams.engine.live_session import LiveSession
 from tpf_streams.engine.recovery import payload_of
-from tpf_streams.engine.retry import code_of
+from tpf_streams.engine.retry import code_of, message_of
 from tpf_streams.engine.segments import detail_of
 from tpf_streams.ports import TaskLog
 
@@ -53,7 +52,7 @@ class Performer:
     ) -> None:
         self.owners: set[str] = set()
         self.sessions: dict[str, LiveSession] = {}
-        self.demand = inf
+        self.demand = env.demand
         self._env = env
         self._log = task_log
         self._state = state
@@ -108,10 +107,12 @@ class Performer:
 
     async def perform(self, effect: fx.Effect) -> None:
         match effect:
+            case fx.RunSegment(owed) if owed.item_index is None:
+                self._run(effect)
             case fx.RunSegment():
                 self._ready.append(effect)
             case fx.ReturnSlot(execution_id, step_index):
-                self._env.budgets.release(step_index, execution_id)
+                self._return_slot(execution_id, step_index)
             case fx.StartSource(execution_id):
                 self._start_source(execution_id)
             case fx.StopSource(execution_id):
@@ -129,10 +130,8 @@ class Performer:
         """Hand on what demand allows, pull what credit allows."""
         moved = False
         while self._ready and self.demand > 0:
-            effect = self._ready.popleft()
-            if effect.owed.item_index is not None:
-                self.demand -= 1
-            self._run(effect)
+            self.demand -= 1
+            self._run(self._ready.popleft())
             moved = True
         for session in list(self.sessions.values()):
             moved = self._pull(session) or moved
@@ -145,6 +144,12 @@ class Performer:
         for execution_id in self.owners:
             self._env.budgets.drop(execution_id)
         self.owners.clear()
+
+    def _return_slot(self, execution_id: str, step_index: int) -> None:
+        budgets = self._env.budgets
+        budgets.release(step_index, execution_id)
+        if execution_id not in self.sessions and not budgets.concerns(execution_id):
+            self.owners.discard(execution_id)
 
     def _run(self, effect: fx.RunSegment) -> None:
         context = self._context(effect.owed)
@@ -162,10 +167,11 @@ class Performer:
         return True
 
     async def _pulled(self, session: LiveSession, row: SessionRecord, count: int) -> Event | None:
-        event = await session.pull(row, count)
-        if session.closed:
-            await session.release_source()
-        return event
+        try:
+            return await session.pull(row, count)
+        finally:
+            if session.closed:
+                await session.release_source()
 
     def pulled(self, execution_id: str) -> None:
         """A pull has been decided: the next one may begin."""
@@ -211,7 +217,7 @@ class Performer:
             except Exception as error:
                 pause = env.runner.policy.pause_s(attempt, error)
                 if pause is None:
-                    return RequestFailed(owed, f"{code_of(error)}: {error}")
+                    return RequestFailed(owed, f"{code_of(error)}: {message_of(error)}")
             await env.clock.sleep(pause)
             attempt += 1
 
@@ -234,8 +240,7 @@ class Performer:
             except Exception as error:
                 pause = env.runner.policy.pause_s(attempt, error)
                 if pause is None:
-                    message = str(error) or type(error).__name__
-                    return PublishFailed(execution_id, code_of(error), message, detail_of(error))
+                    return PublishFailed(execution_id, code_of(error), message_of(error), detail_of(error))
             await env.clock.sleep(pause)
             attempt += 1
 

@@ -23,5 +23,14 @@ class RetryPolicy:
 
 
 def code_of(error: BaseException) -> str:
-    """The stable name of a failure: its own code, else its class."""
-    return getattr(error, "code", None) or type(error).__name__
+    """The stable name of a failure: its own code, else its class. Other libraries' codes are numbers, or methods."""
+    code = getattr(error, "code", None)
+    return code if isinstance(code, str) and code else type(error).__name__
+
+
+def message_of(error: BaseException) -> str:
+    """What a failure says, else its class; never raises, whatever a user's exception does when it is asked."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__

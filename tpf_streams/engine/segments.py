@@ -14,7 +14,7 @@ from tpf_streams.core.context import StepContext
 from tpf_streams.core.events import SegmentCompleted, SegmentFailed
 from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.step import Cardinality, Json, PipelineDefinition, StepDefinition
-from tpf_streams.engine.retry import RetryPolicy, code_of
+from tpf_streams.engine.retry import RetryPolicy, code_of, message_of
 from tpf_streams.errors import TerminalError
 from tpf_streams.ports import Bindings, BoundStep, Clock, StepKind
 
@@ -80,7 +80,7 @@ class SegmentRunner:
             except BaseException as error:
                 pause = self.policy.pause_s(attempt, error)
                 if pause is None:
-                    return SegmentFailed(owed, code_of(error), str(error) or type(error).__name__, detail_of(error))
+                    return SegmentFailed(owed, code_of(error), message_of(error), detail_of(error))
             await self.clock.sleep(pause)
             attempt += 1
 
@@ -102,9 +102,17 @@ class SegmentRunner:
     async def in_pool(self, function: Callable[[], Any]) -> Any:
         """Run blocking code beside the loop, in the caller's context."""
         if self.executor is None:
-            return function()
+            return _contained(function)
         copied = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: copied.run(function))
+        return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: copied.run(_contained, function))
+
+
+def _contained(function: Callable[[], Any]) -> Any:
+    """No future can hold a StopIteration: a step that raises one would never be heard of again."""
+    try:
+        return function()
+    except StopIteration as error:
+        raise RuntimeError("the step raised StopIteration") from error
 
 
 def finished(bound: BoundStep, result: Any) -> Any:

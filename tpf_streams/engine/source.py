@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from tpf_streams.core.context import StepContext
@@ -44,7 +45,7 @@ class _Chain:
         self._end = end
         self._context = context
 
-    def flow(self, start: Callable[[], object]) -> Iterator[Element]:
+    def flow(self, start: Callable[[], object]) -> Generator[Element, None, None]:
         yield from self._from(0, start())
 
     def _from(self, place: int, value: object) -> Iterator[Element]:
@@ -97,10 +98,12 @@ class _Chain:
 class _SyncSource:
     """One hop to the pool for a whole pull: a hop for each element would cost more than the element."""
 
-    def __init__(self, runner: SegmentRunner, elements: Iterator[Element]) -> None:
+    def __init__(self, runner: SegmentRunner, elements: Generator[Element, None, None]) -> None:
         self._runner = runner
         self._elements = elements
         self._error: BaseException | None = None
+        # A pull that was cancelled still runs in its thread, and a generator that runs cannot be closed.
+        self._running = threading.Lock()
         self.ended = False
 
     async def take(self, count: int) -> list[Element]:
@@ -111,21 +114,24 @@ class _SyncSource:
         if self._error is not None:
             raise self._error
         taken: list[Element] = []
-        try:
-            while len(taken) < count:
-                taken.append(next(self._elements))
-        except StopIteration:
-            self.ended = True
-        except Exception as error:
-            if not taken:
-                raise
-            self._error = error
+        with self._running:
+            try:
+                while len(taken) < count:
+                    taken.append(next(self._elements))
+            except StopIteration:
+                self.ended = True
+            except Exception as error:
+                if not taken:
+                    raise
+                self._error = error
         return taken
 
     async def close(self) -> None:
-        close = getattr(self._elements, "close", None)
-        if close is not None:
-            await self._runner.in_pool(close)
+        await self._runner.in_pool(self._close)
+
+    def _close(self) -> None:
+        with self._running:
+            self._elements.close()
 
 
 class _AsyncSource:

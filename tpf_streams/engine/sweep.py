@@ -37,8 +37,9 @@ class Sweep:
         return first is not None and first < state.now_ms
 
     def next_ms(self, state: State) -> int | None:
-        """When to look again; None: nothing has a deadline."""
-        return state.first_deadline_ms()
+        """When to look again without being told; None: nothing has a deadline. Markers come as input."""
+        first = state.first_deadline_ms()
+        return first if first is None or self.open else max(first, self.grace_until_ms)
 
     def _may_pass(self, state: State) -> bool:
         if not self.open:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from tpf_streams.core import effects as fx
@@ -27,24 +27,20 @@ from tpf_streams.core.events import (
 )
 from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.interaction import InteractionRecord
-from tpf_streams.core.state import Decision, State
-from tpf_streams.core.step import AwaitDefinition
+from tpf_streams.core.state import State
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.clock import PartitionTime
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.jobs import Jobs
 from tpf_streams.engine.performer import Performer
+from tpf_streams.engine.poison import execution_of
+from tpf_streams.engine.records import Decoded, RecordMaker, decoded
 from tpf_streams.engine.recovery import adopt_slots, owed_effects
+from tpf_streams.engine.retry import message_of
 from tpf_streams.engine.segments import detail_of
 from tpf_streams.engine.sweep import Sweep
-from tpf_streams.engine.wire import (
-    Origin,
-    WireError,
-    dead_letter_record,
-    dead_letters_topic,
-    decode_event,
-    output_record,
-)
+from tpf_streams.engine.wire import WireError
+from tpf_streams.errors import BackPressureError, LogError
 from tpf_streams.ports import InputRecord, Record, TaskLog, TopicPartition, Turn
 
 log = logging.getLogger(__name__)
@@ -67,24 +63,23 @@ class Task:
         self._after: list[fx.Effect] = []
         self._pulled: list[str] = []
         self._current: InputRecord | None = None
+        self._held_back: list[Decoded] = []
         self._outcomes: list[tuple[str, str]] = []
-        self._dead_letters = dead_letters_topic(environment.definition.application_id)
+        self._maker = RecordMaker(environment)
 
     async def open(self) -> None:
         """Fence the predecessor, restore, and take up what is owed. Raises what the log raises."""
         env = self._env
         env.budgets.begin_opening(self.partition)
-        try:
-            self.log: TaskLog = await env.log.open_task(self.partition)
-            self.state = State(self.log.store, self.partition, env.definition)
-            self.time = PartitionTime(env.clock.now_ms(), env.clock.monotonic_s(), self.state.stored_now_ms)
-            self.state.now_ms = self.time.now_ms
-            self.sweep = await Sweep.begin(env, self.state, self.partition)
-            self.jobs = Jobs(self.deliver, env.segments_max)
-            self.performer = Performer(env, self.log, self.state, self.jobs, self.deliver, self.wake.set)
-            self.performer.owners |= adopt_slots(self.state, env.budgets)
-        finally:
-            env.budgets.end_opening(self.partition)
+        self.log: TaskLog = await env.log.open_task(self.partition)
+        self.state = State(self.log.store, self.partition, env.definition)
+        self.time = PartitionTime(env.clock.now_ms(), env.clock.monotonic_s(), self.state.stored_now_ms)
+        self.state.now_ms = self.time.now_ms
+        self.sweep = await Sweep.begin(env, self.state, self.partition)
+        self.jobs = Jobs(self.deliver, env.segments_max, self.wake.set)
+        self.performer = Performer(env, self.log, self.state, self.jobs, self.deliver, self.wake.set)
+        self.performer.owners |= adopt_slots(self.state, env.budgets)
+        env.budgets.end_opening(self.partition)
         for effect in list(owed_effects(self.state)):
             self._route(effect, self._inbox)
         await self._perform()
@@ -111,8 +106,9 @@ class Task:
         """One turn; whether there was anything to do. After any exception the task must be closed."""
         self.state.now_ms = self.time.read(self._env.clock.now_ms(), self._env.clock.monotonic_s())
         self.wake.clear()
-        found = await self.log.poll(self._batch_max)
-        positions = self._take_records(found)
+        if self.jobs.error is not None:
+            raise self.jobs.error
+        positions = self._take_records(await self._next_records())
         self._take_local()
         if self.sweep.due(self.state, held=self.time.held):
             self._decide(DeadlinesReached(self._env.definition.limits.sweep_limit))
@@ -126,8 +122,7 @@ class Task:
     async def _commit(self, positions: dict[TopicPartition, int]) -> None:
         self.state.remember_now()
         turn = Turn(self._records, self.state.encoded_changes(), positions)
-        # A cancelled commit may hold all the same (kafka-client rule 8): shutdown and revocation wait for it.
-        await asyncio.shield(asyncio.ensure_future(self.log.commit(turn)))
+        await _uncancelled(self.log.commit(turn))
         self.state.committed()
         self._records = []
 
@@ -149,25 +144,35 @@ class Task:
             await self.performer.perform(effect)
         return await self.performer.pump() or bool(after)
 
-    def _take_records(self, found: list[InputRecord]) -> dict[TopicPartition, int]:
+    async def _next_records(self) -> list[Decoded]:
+        if self._held_back:
+            return self._held_back
+        return decoded(self._env.definition, await self.log.poll(self._batch_max))
+
+    def _take_records(self, found: list[Decoded]) -> dict[TopicPartition, int]:
+        """Decide records in their order; -> the positions behind them.
+
+        Back-pressure (contract 0.11): what a full partition cannot hold is not taken, and nothing behind it. It waits
+        here, undecided and before its position, until dispatches or expiries have made room.
+        """
         positions: dict[TopicPartition, int] = {}
-        decoded: list[tuple[InputRecord, Event]] = []
-        env = self._env
-        for record in found:
-            positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
-            try:
-                event = decode_event(record, env.definition.limits, strict=env.definition.strict_envelopes)
-                decoded.append((record, event))
-            except WireError as error:
-                self._dead_letter(record, error.reason, str(error))
-        self._prefetch(event for _, event in decoded)
-        for record, event in decoded:
+        self._held_back = []
+        self._prefetch(event for _, event in found)
+        for place, (record, event) in enumerate(found):
             self._current = record
-            self._decide(event)
+            try:
+                if isinstance(event, WireError):
+                    self._records.append(self._maker.dead_letter(record, event.reason, str(event)))
+                else:
+                    self._decide(event)
+            except BackPressureError:
+                self._held_back = found[place:]
+                break
+            positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
         self._current = None
         return positions
 
-    def _prefetch(self, events: Iterable[Event]) -> None:
+    def _prefetch(self, events: Iterable[Event | WireError]) -> None:
         """One multi-get for the rows of a batch of answers."""
         named = [event.envelope.interaction_id for event in events if isinstance(event, CompletionReceived)]
         keys = [self.state.keys.interaction(found) for found in named if found is not None and self.state.ours(found)]
@@ -190,41 +195,27 @@ class Task:
             current = pending.popleft()
             try:
                 decision = decide(self.state, current)
+                records, others = self._maker.split(decision.effects)
+            except (LogError, BackPressureError):
+                raise
             except Exception as error:
-                self._poison(current, error)
+                self._poison(current, error, from_record=current is event)
                 continue
-            self._take(current, decision, pending)
-
-    def _take(self, event: Event, decision: Decision, pending: deque[Event]) -> None:
-        self.state.apply(decision)
-        self._facts.extend(decision.facts)
-        if decision.outcome is not None and isinstance(event, CompletionReceived):
-            self._outcomes.append((event.origin, decision.outcome))
-        for effect in decision.effects:
-            self._route(effect, pending)
+            self.state.apply(decision)
+            self._records.extend(records)
+            self._facts.extend(decision.facts)
+            if decision.outcome is not None and isinstance(current, CompletionReceived):
+                self._outcomes.append((current.origin, decision.outcome))
+            for effect in others:
+                self._route(effect, pending)
 
     def _route(self, effect: fx.Effect, pending: deque[Event]) -> None:
-        """Into the transaction, into this turn, or behind the commit. By table: there are five an item."""
+        """Into this turn, or behind the commit. By table: there are three an item."""
         inside = _INSIDE.get(type(effect))
         if inside is None:
             self._after.append(effect)
         else:
             inside(self, effect, pending)
-
-    def _send_request(self, effect: fx.SendRequest, pending: deque[Event]) -> None:
-        step = self._env.definition.steps[effect.interaction.step_index]
-        assert isinstance(step, AwaitDefinition)
-        record = self._env.transports[step.transport.type].request_record(step, effect.interaction)
-        if record is not None:
-            self._records.append(record)
-
-    def _emit_output(self, effect: fx.EmitOutput, pending: deque[Event]) -> None:
-        self._records.append(output_record(effect, self._env.definition.output_topic))
-
-    def _keep_dead_letter(self, effect: fx.DeadLetter, pending: deque[Event]) -> None:
-        self._records.append(
-            dead_letter_record(self._dead_letters, effect.origin, None, effect.value, effect.reason, effect.message)
-        )
 
     def _admit_early(self, effect: fx.AdmitEarly, pending: deque[Event]) -> None:
         pending.append(EarlyDue(effect.interaction_id))
@@ -253,30 +244,21 @@ class Task:
         else:
             pending.append(SegmentCompleted(effect.owed, outputs))
 
-    def _poison(self, event: Event, error: Exception) -> None:
+    def _poison(self, event: Event, error: Exception, *, from_record: bool) -> None:
         """An event whose decision raises is set aside in this transaction, and its execution fails (contract 0.5)."""
-        execution_id = self._execution_of(event)
         log.error("deciding %s raised %s; it is set aside", type(event).__name__, type(error).__name__)
-        if self._current is not None:
-            self._dead_letter(self._current, "decision_raised", f"{type(error).__name__}")
+        if self._current is not None and from_record:
+            self._records.append(self._maker.dead_letter(self._current, "decision_raised", type(error).__name__))
+        if isinstance(event, DeadlinesReached) and event.limit > 1:
+            self._decide(DeadlinesReached(1))  # one by one, so that it shows whose deadline it is
+            return
+        if isinstance(event, SlotGranted):
+            self._after.append(fx.ReturnSlot(event.owed.execution_id, event.owed.step_index))
+        execution_id = execution_of(self.state, event)
         if execution_id is None or isinstance(event, DecisionRaised):
             return
-        message = f"{type(event).__name__}: {type(error).__name__}: {error}"
+        message = f"{type(event).__name__}: {type(error).__name__}: {message_of(error)}"
         self._decide(DecisionRaised(execution_id, message, detail_of(error)))
-
-    def _execution_of(self, event: Event) -> str | None:
-        if isinstance(event, CompletionReceived):
-            found = event.envelope.interaction_id
-            if found is None or not self.state.ours(found):
-                return None
-            interaction = self.state.get(self.state.keys.interaction(found), InteractionRecord)
-            return None if interaction is None else interaction.execution_id
-        owed = getattr(event, "owed", None)
-        return getattr(event, "execution_id", None) if owed is None else owed.execution_id
-
-    def _dead_letter(self, record: InputRecord, reason: str, message: str) -> None:
-        origin = Origin.of(record)
-        self._records.append(dead_letter_record(self._dead_letters, origin, record.key, record.value, reason, message))
 
     def session(self, execution_id: str) -> SessionRecord | None:
         return self.state.get(self.state.keys.session(execution_id), SessionRecord)
@@ -285,13 +267,21 @@ class Task:
         return self.state.get(self.state.keys.execution(execution_id), ExecutionRecord)
 
 
+async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:
+    """A cancelled commit may hold all the same (kafka-client rule 8): shutdown and revocation wait for it."""
+    running = asyncio.ensure_future(commit)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        running.cancelled() or running.exception()
+        raise
+
+
 _INSIDE: dict[type, Callable[[Task, Any, deque[Event]], None]] = {
-    fx.SendRequest: Task._send_request,
-    fx.EmitOutput: Task._emit_output,
-    fx.DeadLetter: Task._keep_dead_letter,
     fx.AdmitEarly: Task._admit_early,
     fx.RequestSlot: Task._request_slot,
     fx.UseSlot: Task._use_slot,
     fx.RunSegment: Task._run_segment,
 }
-"""Effects that belong into the turn; all others wait for its commit."""
+"""Effects that belong into the turn; the rest wait for its commit."""

@@ -1,0 +1,32 @@
+"""What an event whose decision raises is about, so that this alone fails and its neighbours go on (contract 0.5)."""
+
+from __future__ import annotations
+
+from tpf_streams.core.admission import interaction_of, row_of
+from tpf_streams.core.events import CompletionReceived, DeadlinesReached, Event
+from tpf_streams.core.rows import deadline_of
+from tpf_streams.core.state import Draft, State
+
+
+def execution_of(state: State, event: Event) -> str | None:
+    """The execution that `event` would have changed; None where it names none of ours."""
+    owed = getattr(event, "owed", None)
+    if owed is not None:
+        return str(owed.execution_id)
+    execution_id = getattr(event, "execution_id", None)
+    if execution_id is not None:
+        return str(execution_id)
+    interaction = row_of(Draft(state), _interaction_of(state, event))
+    return None if interaction is None else interaction.execution_id
+
+
+def _interaction_of(state: State, event: Event) -> str | None:
+    if isinstance(event, CompletionReceived):
+        envelope = event.envelope
+        if envelope.interaction_id is not None or envelope.correlation_id is None:
+            return envelope.interaction_id
+        return interaction_of(Draft(state), envelope.correlation_id)
+    if isinstance(event, DeadlinesReached):
+        keys = state.scan_keys(state.keys.deadlines_until(state.now_ms), 1)
+        return deadline_of(keys[0])[1] if keys else None
+    return getattr(event, "interaction_id", None)

@@ -1,0 +1,82 @@
+"""Records in and out of a turn: what came as events, and the effects that join the transaction as records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tpf_streams.core import effects as fx
+from tpf_streams.core.events import Event
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
+from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.wire import (
+    Origin,
+    WireError,
+    dead_letter_record,
+    dead_letters_topic,
+    decode_event,
+    output_record,
+)
+from tpf_streams.ports import InputRecord, Record
+
+Decoded: TypeAlias = tuple[InputRecord, Event | WireError]
+"""A record and the event that it is, or why it is none."""
+
+
+def decoded(definition: PipelineDefinition, found: Sequence[InputRecord]) -> list[Decoded]:
+    """The events of a batch, in its order."""
+    events: list[Decoded] = []
+    for record in found:
+        try:
+            events.append((record, decode_event(record, definition.limits, strict=definition.strict_envelopes)))
+        except WireError as error:
+            events.append((record, error))
+    return events
+
+
+class RecordMaker:
+    """Makes the records of a turn. Holds nothing of it."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._dead_letters = dead_letters_topic(env.definition.application_id)
+
+    def split(self, effects: Sequence[fx.Effect]) -> tuple[list[Record], list[fx.Effect]]:
+        """The records of a decision, and its other effects. Raises what a transport raises.
+
+        Called before anything of the decision is taken: what cannot become a record is as good as a decision that
+        raises.
+        """
+        records: list[Record] = []
+        others: list[fx.Effect] = []
+        for effect in effects:
+            make = _MAKE.get(type(effect))
+            if make is None:
+                others.append(effect)
+            elif (record := make(self, effect)) is not None:
+                records.append(record)
+        return records, others
+
+    def dead_letter(self, record: InputRecord, reason: str, message: str) -> Record:
+        """`record` set aside as it came."""
+        origin = Origin.of(record)
+        return dead_letter_record(self._dead_letters, origin, record.key, record.value, reason, message)
+
+    def _request(self, effect: fx.SendRequest) -> Record | None:
+        step = self._env.definition.steps[effect.interaction.step_index]
+        assert isinstance(step, AwaitDefinition)
+        return self._env.transports[step.transport.type].request_record(step, effect.interaction)
+
+    def _output(self, effect: fx.EmitOutput) -> Record:
+        return output_record(effect, self._env.definition.output_topic)
+
+    def _letter(self, effect: fx.DeadLetter) -> Record:
+        letters = self._dead_letters
+        return dead_letter_record(letters, effect.origin, None, effect.value, effect.reason, effect.message)
+
+
+_MAKE: dict[type, Callable[[RecordMaker, Any], Record | None]] = {
+    fx.SendRequest: RecordMaker._request,
+    fx.EmitOutput: RecordMaker._output,
+    fx.DeadLetter: RecordMaker._letter,
+}
