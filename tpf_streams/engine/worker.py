@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 from tpf_streams.engine.environment import Environment
@@ -30,6 +31,7 @@ class Worker:
         self.tasks: dict[int, Task] = {}
         self.fatal: BaseException | None = None
         self.reopened = 0
+        self._failures: Counter[int] = Counter()
 
     async def open(self) -> None:
         """Open every task. No slot is granted before all are open (contract 0.17)."""
@@ -52,6 +54,8 @@ class Worker:
         for task in list(self.tasks.values()):
             await task.close()
         self.tasks.clear()
+        for partition in self.partitions:
+            self.environment.budgets.end_opening(partition)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Drive all tasks until `stop` is set; raises `fatal` if there is one."""
@@ -64,32 +68,60 @@ class Worker:
             await asyncio.gather(*loops, return_exceptions=True)
             await self.close()
 
+    async def advance(self, partition: int) -> bool:
+        """One turn of the partition's task, which is opened first if need be; whether there was anything to do.
+
+        After any exception the task is closed, and the next call opens it anew.
+        """
+        try:
+            moved = await (self.tasks.get(partition) or await self._reopen(partition)).turn()
+        except Exception:
+            self._failures[partition] += 1
+            await self._drop(partition)
+            raise
+        if moved:
+            del self._failures[partition]
+        return moved
+
     async def _drive(self, partition: int, stop: asyncio.Event) -> None:
-        failures = 0
         while not stop.is_set():
             try:
-                task = self.tasks.get(partition) or await self._reopen(partition, failures)
-                if await task.turn():
-                    failures = 0
+                if await self.advance(partition):
                     await asyncio.sleep(0)
                 else:
-                    await self._wait(task, stop)
+                    await self._wait(self.tasks[partition], stop)
             except (LogOwnedError, LogCorruptError) as error:
                 self.fatal = error
                 stop.set()
                 raise
             except Exception:
-                failures += 1
                 log.exception("partition %d lost its turn and is opened anew", partition)
                 await self._drop(partition)
-                await _pause(stop, min(BACKOFF_FIRST_S * 2**failures, BACKOFF_MAX_S))
+                await _pause(stop, min(BACKOFF_FIRST_S * 2 ** self._failures[partition], BACKOFF_MAX_S))
 
-    async def _reopen(self, partition: int, failures: int) -> Task:
+    async def _reopen(self, partition: int) -> Task:
         self.reopened += 1
-        return await self.open_task(partition, batch_max=1 if failures >= FAILURES_ALONE else None)
+        alone = self._failures[partition] >= FAILURES_ALONE
+        return await self.open_task(partition, batch_max=1 if alone else None)
+
+    def take(self, partition: int) -> None:
+        """The partition is assigned to this process; `advance` opens its task."""
+        if partition not in self.partitions:
+            self.partitions.append(partition)
+            self.environment.budgets.begin_opening(partition)
+
+    async def give_up(self, partition: int) -> None:
+        """The partition is revoked: its task is closed, and what it held is free for the others."""
+        if partition in self.partitions:
+            self.partitions.remove(partition)
+        await self._drop(partition)
+        self.environment.budgets.end_opening(partition)
 
     async def _drop(self, partition: int) -> None:
+        """Close a task that is to be opened anew: what it has open stays open outside, so its slots stay taken."""
         task = self.tasks.pop(partition, None)
+        if partition in self.partitions:
+            self.environment.budgets.begin_opening(partition)
         if task is not None:
             await task.close()
 
