@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -26,6 +27,7 @@ from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
 from tpf_streams.engine.task import Task
 from tpf_streams.engine.wire import dead_letters_topic
+from tpf_streams.errors import LogError
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.ports import InputRecord, Record
 from tpf_streams.runtime.build import build, submissions
@@ -44,7 +46,8 @@ class TopologyTestDriver:
     """One pipeline on a MemoryLog with a ManualClock. Not thread-safe; close it, or use it as a context manager.
 
     `settings` are the reference's property names; a resume token secret is given unless you give one. `functions` binds
-    callables by step name instead of `service`. `partitions`: 1 unless a test is about several.
+    callables by step name instead of `service`. `partitions`: 1 unless a test is about several. A `log` of your own may
+    fail its commits (`tpf_streams.testing.faults`): a task that loses its turn is opened anew, as in a worker.
     """
 
     def __init__(
@@ -66,9 +69,11 @@ class TopologyTestDriver:
             application_id=self.definition.application_id, partitions=partitions, clock=self.clock
         )
         self.providers: list[SimulatedProvider] = []
+        self.tally = Tally()
         self._output_dir = output_dir
         self._runner = asyncio.Runner()
-        self._demand: float | None = None
+        self._demand = inf
+        self._up = False
         self._open()
 
     def __enter__(self) -> Self:
@@ -125,10 +130,14 @@ class TopologyTestDriver:
 
     def complete(self, envelope: Mapping[str, Json] | bytes) -> str:
         """Hand in a completion envelope and wait for its outcome (contract 0.4)."""
-        data = envelope if isinstance(envelope, bytes) else orjson.dumps(dict(envelope))
-        outcome = self._call(self._complete(data))
+        return self.complete_all([envelope])[0]
+
+    def complete_all(self, envelopes: Sequence[Mapping[str, Json] | bytes]) -> list[str]:
+        """Hand in several completions at the same moment, in this order; -> the outcome of each."""
+        data = [it if isinstance(it, bytes) else orjson.dumps(dict(it)) for it in envelopes]
+        outcomes = self._call(self._complete(data))
         self.run()
-        return outcome
+        return outcomes
 
     def provide(self, provider: SimulatedProvider) -> SimulatedProvider:
         """Let a simulated provider answer from now on."""
@@ -157,13 +166,16 @@ class TopologyTestDriver:
         self.run()
 
     def hold_demand(self) -> None:
-        """Downstream asks for nothing until `request`: answers are recorded and wait."""
-        self._demand = 0
+        """Downstream asks for nothing until `request`, over crashes too: answers are recorded and wait."""
+        self._demand = 0.0
+        self.application.environment.demand = 0.0
         for task in self.tasks():
-            task.performer.demand = 0
+            task.performer.demand = 0.0
 
     def request(self, count: float) -> None:
         """Downstream asks for `count` more items of every partition; `math.inf` opens it."""
+        if count == inf:
+            self._demand = self.application.environment.demand = inf
         for task in self.tasks():
             task.performer.request(count)
         self.run()
@@ -188,9 +200,12 @@ class TopologyTestDriver:
         self.run()
 
     def stop(self) -> None:
-        """Lose the process and stay down; `start` brings the next one up."""
+        """Lose the process and stay down; `start` brings the next one up. Providers live elsewhere and go on."""
+        self._up = False
         self.log.crash()
         self._call(self._close())
+        for provider in self.providers:
+            self._call(provider.open())
 
     def start(self) -> None:
         self._open()
@@ -215,12 +230,12 @@ class TopologyTestDriver:
         return list(self.log.read(topic))
 
     def metric(self, name: str) -> int:
-        """How often a fact has become true, by its name with or without `tpf.await.` (contract 10.1)."""
+        """How often a fact has become true in all lives, by its name with or without `tpf.await.` (contract 10.1)."""
         return self.tally[name]
 
-    @property
-    def tally(self) -> Tally:
-        return self.application.tally
+    def dropped(self, reason: str) -> int:
+        """How many completions were dropped for `reason`, an outcome of contract 0.4."""
+        return self.tally.dropped[reason]
 
     # Stores
 
@@ -287,30 +302,37 @@ class TopologyTestDriver:
         return self._runner.run(work)
 
     def _open(self) -> None:
-        self.application = build(self.loaded, self.log, self.clock, output_dir=self._output_dir)
+        self.application = build(self.loaded, self.log, self.clock, output_dir=self._output_dir, tally=self.tally)
+        self.application.environment.demand = self._demand
         self._call(self.application.open())
-        if self._demand is not None:
-            self.hold_demand()
+        self._up = True
 
     async def _close(self) -> None:
         await self.application.close()
 
-    async def _complete(self, data: bytes) -> str:
-        waiting = asyncio.ensure_future(self.application.complete(data))
+    async def _complete(self, data: Sequence[bytes]) -> list[str]:
+        waiting = asyncio.gather(*(self.application.complete(it) for it in data))
         await self._settle()
         return await waiting
 
     async def _settle(self) -> None:
         quiet = 0
         for _ in range(PASSES_MAX):
-            moved = [await task.turn() for task in self.tasks()]
-            moved.append(await self.application.router.step())
-            moved.extend([await provider.step() for provider in self.providers])
+            moved = [await provider.step() for provider in self.providers]
+            if self._up:
+                moved += [await self._turn(partition) for partition in self.application.worker.partitions]
+                moved.append(await self.application.router.step())
             await asyncio.sleep(0)
             quiet = 0 if any(moved) else quiet + 1
             if quiet == QUIET_PASSES:
                 return
         raise AssertionError(f"the pipeline still moves after {PASSES_MAX} passes")
+
+    async def _turn(self, partition: int) -> bool:
+        try:
+            return await self.application.worker.advance(partition)
+        except LogError:
+            return True
 
 
 def _load(
