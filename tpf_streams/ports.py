@@ -244,7 +244,7 @@ class BoundStep(Protocol):
         ...
 
     def call(self, value: object, context: StepContext) -> Any:
-        """A result, an awaitable, an iterator or an async iterator, by `kind`. Raises PayloadError, and what it does."""
+        """A result, an awaitable, an iterator or an async iterator, by `kind`. Raises PayloadError and what it does."""
         ...
 
     @property
@@ -268,7 +268,7 @@ class Bindings(Protocol):
 
 
 class ObjectPublisher(Protocol):
-    """Writes the output object of an execution. The bytes are a function of the committed rows (architecture, Files)."""
+    """Writes the output object of an execution; its bytes are a function of the committed rows (architecture, Files)."""
 
     def publish(
         self,
