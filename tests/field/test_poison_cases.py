@@ -104,6 +104,7 @@ def test_o10_lines_from_a_console(tmp_path, strict):
         )
         assert reasons.get(11) == ("unknown field" if strict else None)
         assert driver.tally.dropped == {"invalid_envelope": len(reasons)}
+        assert driver.metric("completion.unknown_fields.total") == (0 if strict else 1)
         assert statuses(driver, names) == {
             "int-10a": "COMPLETED",
             "int-10b": "DISPATCHED" if strict else "COMPLETED",

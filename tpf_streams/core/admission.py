@@ -235,6 +235,8 @@ def admit_item(
 
 def report(draft: Draft, event: CompletionReceived, outcome: Outcome, message: str, transport: str) -> None:
     """Count what was not admitted, and keep what an operator may have to repair (contract 0.4, 0.10)."""
+    if event.envelope.unknown_fields:
+        draft.fact("completion.unknown_fields.total", {"transport": transport}, len(event.envelope.unknown_fields))
     if outcome is Outcome.DUPLICATE:
         draft.fact("completion.duplicate.total", {"transport": transport})
     if outcome not in _UNDROPPED:
