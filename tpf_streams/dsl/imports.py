@@ -62,7 +62,8 @@ class Importer:
 
 
 def _importable(name: str) -> bool:
+    """Without importing it; its parent packages are imported, and may fail in every way."""
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
+    except Exception:
         return False

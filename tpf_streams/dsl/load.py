@@ -19,7 +19,7 @@ from tpf_streams.dsl.reading import Places, Reading, read_pipeline
 from tpf_streams.dsl.report import Report
 from tpf_streams.dsl.routing import Stop, Way, route
 from tpf_streams.dsl.settings import Settings
-from tpf_streams.dsl.shapes import is_record_class, record_of
+from tpf_streams.dsl.shapes import is_record_class
 from tpf_streams.dsl.types import TypeRegistry
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -89,7 +89,7 @@ def _declare_class(types: TypeRegistry, text: str, importer: Importer) -> str:
     cls = importer.find(text)
     if not is_record_class(cls):
         raise ValueError(f"{text} is neither a pydantic model nor a dataclass")
-    return record_of(cls, types)
+    return types.declare(cls)
 
 
 _Bound = tuple[StepDefinition, Callable[..., Any], Signature]

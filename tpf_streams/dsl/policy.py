@@ -10,9 +10,11 @@ from tpf_streams.dsl.settings import Settings
 from tpf_streams.dsl.steps import AwaitKeys, ParsedStep
 from tpf_streams.dsl.transports import NEEDS_SECRET
 
-_O = "pipeline.orchestrator."
-SECRET = _O + "resume-token-secret"
-PREVIOUS = _O + "resume-token-previous-secrets"
+MODE = "pipeline.orchestrator.mode"
+STRICT = "pipeline.orchestrator.strict-startup"
+POLICY = "pipeline.orchestrator.idempotency-policy"
+SECRET = "pipeline.orchestrator.resume-token-secret"
+PREVIOUS = "pipeline.orchestrator.resume-token-previous-secrets"
 _SECRET_BYTES = 16
 
 
@@ -32,17 +34,17 @@ def _problem(settings: Settings, key: str, report: Report, message: str) -> None
 
 
 def _check_mode(settings: Settings, awaits: bool, report: Report) -> None:
-    if awaits and settings.text(_O + "mode") == "SYNC":
-        _problem(settings, _O + "mode", report, "Await steps require pipeline.orchestrator.mode=QUEUE_ASYNC.")
+    if awaits and settings.text(MODE) == "SYNC":
+        _problem(settings, MODE, report, "Await steps require pipeline.orchestrator.mode=QUEUE_ASYNC.")
 
 
 def _check_idempotency(settings: Settings, awaits: bool, report: Report) -> None:
     """The reference refuses its own default under its own strict start; we do so only where strictness is asked for."""
-    strict = settings.is_given(_O + "strict-startup") and settings.flag(_O + "strict-startup")
-    queue = awaits or settings.text(_O + "mode") == "QUEUE_ASYNC"
-    if strict and queue and settings.text(_O + "idempotency-policy") == "OPTIONAL_CLIENT_KEY":
-        message = f"true refuses the default policy: set {_O}idempotency-policy=CLIENT_KEY_REQUIRED or SERVER_KEY_ONLY"
-        _problem(settings, _O + "strict-startup", report, message)
+    strict = settings.is_given(STRICT) and settings.flag(STRICT)
+    queue = awaits or settings.text(MODE) == "QUEUE_ASYNC"
+    if strict and queue and settings.text(POLICY) == "OPTIONAL_CLIENT_KEY":
+        message = f"true refuses the default policy: set {POLICY}=CLIENT_KEY_REQUIRED or SERVER_KEY_ONLY"
+        _problem(settings, STRICT, report, message)
 
 
 def _check_enabled(settings: Settings, awaits: Sequence[AwaitKeys], report: Report) -> None:

@@ -126,6 +126,9 @@ def _take(
 ) -> None:
     if setting.status is Status.NOTED:
         report.notes.append(f"{given.where}: {given.key}: accepted and unused: {setting.why}")
+    if setting.status is Status.REFUSED:
+        given.problem(report, f"refused: {setting.why}")
+        return
     if not text.strip():
         if not setting.secret:
             given.problem(report, "empty; give it a value or leave it out")
@@ -172,11 +175,11 @@ def settings_table_markdown() -> str:
         default = "" if setting.default is None else f"`{setting.default}`"
         also = f" Also as {setting.place} in pipeline.yaml." if setting.place else ""
         refused = "".join(f" `{value}` is refused: {why}." for value, why in setting.refused.items())
-        text = setting.why.capitalize() + "." if setting.status is Status.NOTED else f"{setting.help}{also}{refused}"
+        about = f"{setting.help} {_sentence(setting.why)}" if setting.why else setting.help
         allowed = setting.bounds().replace("|", "\\|")
-        lines.append(f"| `{setting.key}` | {default} | {allowed} | {setting.status.value} | {text} |")
+        lines.append(f"| `{setting.key}` | {default} | {allowed} | {setting.status.value} | {about}{also}{refused} |")
     for family in FAMILIES:
-        lines.append(f"| `{family.prefix}*` | | | {family.status.value} | {family.why.capitalize()}. |")
+        lines.append(f"| `{family.prefix}*` | | | {family.status.value} | {_sentence(family.why)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -184,3 +187,7 @@ def _shown(value: Value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

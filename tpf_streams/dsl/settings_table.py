@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tpf_streams.dsl.setting import Family, Kind, Setting, Status
 
 _LOG = "the log keeps the state: run with the local log, or with Kafka for several workers"
 _LOG_DISPATCH = "work is dispatched by the log itself"
-_DEAD_LETTERS = "dead letters go to the topic <application-id>-dead-letters"
+_DEAD_LETTERS = "dead letters go to the topic `<application-id>-dead-letters`"
 _NO_WORKERS = "there are no portable transition workers; workers share the partitions of the log"
 _NO_HANDOFF = "checkpoint handoff between pipelines is not supported yet"
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
@@ -39,6 +41,14 @@ def _noted(key: str, why: str, kind: Kind = Kind.TEXT) -> Setting:
     return Setting(key, kind, "Accepted, without effect here.", status=Status.NOTED, why=why)
 
 
+def _replaced(name: str, accepted: str, refused: str, why: str) -> Setting:
+    """A provider of the reference, whose work is done otherwise here (contract 0.19)."""
+    return Setting(
+        _O + name, Kind.CHOICE, f"Only {accepted}, or nothing.", choices=(accepted,), refused={refused: why},
+        status=Status.NOTED, why=why,
+    )  # fmt: skip
+
+
 _ORCHESTRATOR = (
     _choice(
         _O + "mode",
@@ -67,23 +77,9 @@ _ORCHESTRATOR = (
     _count(_O + "sweep-limit", "Deadlines handled by one turn.", 100, 1, 10_000),
     _count(_O + "await-aggregate-max-input-items", "Items of one aggregate request; 0: no limit.", 10_000, 0),
     _count(_O + "await-aggregate-max-output-items", "Items of one aggregate answer; 0: no limit.", 10_000, 0),
-    _choice(
-        _O + "state-provider", "Named store of the reference; the log replaces it.", None, ("memory",), dynamo=_LOG
-    ),
-    _choice(
-        _O + "dispatcher-provider",
-        "Named dispatcher of the reference; the log replaces it.",
-        None,
-        ("event",),
-        sqs=_LOG_DISPATCH,
-    ),
-    _choice(
-        _O + "dlq-provider",
-        "Named dead-letter store of the reference; a topic replaces it.",
-        None,
-        ("log",),
-        sqs=_DEAD_LETTERS,
-    ),
+    _replaced("state-provider", "memory", "dynamo", _LOG),
+    _replaced("dispatcher-provider", "event", "sqs", _LOG_DISPATCH),
+    _replaced("dlq-provider", "log", "sqs", _DEAD_LETTERS),
     _text(_O + "sqs.region", "Region of the SQS client."),
     _text(_O + "sqs.endpoint-override", "URL of the SQS service, for a stand-in."),
     _choice(_O + "quotas.max-in-flight-transitions-per-tenant", "Only 0, off.", None, ("0",)),
@@ -167,11 +163,10 @@ _OURS = (
     _count("pipeline.max-aggregate-bytes", "One aggregate request or answer.", 3_145_728, 1024, 3_145_728),
     _choice(
         "sync",
-        "When a turn of the local log is on disk: before its commit returns, or at the next interval.",
+        "When a turn of the local log is on disk: before its commit returns, or soon after.",
         "commit",
         ("commit", "interval"),
     ),
-    _span("sync-interval", "The interval of `sync: interval`.", "PT0.1S", 1, _MINUTE),
     _flag("strict-envelopes", "Refuse unknown fields of a completion.", "false"),
     _choice(
         "onRowError",
@@ -218,12 +213,53 @@ _OURS = (
     ),
     _count("await.early-rows-max", "Completions held before their row exists, a partition.", 10_000, 0, 1_000_000),
     _span("ingest.identity-ttl", "How long a deleted execution's key is remembered.", "P90D", _DAY),
-    _text("publish.topic", "Output topic; default: <application-id>-outputs.", place="`publish.topic`"),
+    _text("publish.topic", "Output topic; default: `<application-id>-outputs`.", place="`publish.topic`"),
     _count("rocksdb.memory-bytes", "RocksDB's memory, a worker.", 67_108_864, 8_388_608, 2**40),
     _count("topology.partitions", "Partitions of the internal topics, fixed at the first start.", 8, 1, 1024),
 )
 
-SETTINGS = {setting.key: setting for setting in (*_ORCHESTRATOR, *_PIPELINE, *_TRANSPORTS, *_OURS)}
+_NOT_YET = frozenset(
+    {
+        "pipeline.orchestrator.execution-ttl-days",
+        "pipeline.orchestrator.max-retries",
+        "pipeline.orchestrator.retry-delay",
+        "pipeline.orchestrator.retry-multiplier",
+        "pipeline.orchestrator.sweep-interval",
+        "pipeline.orchestrator.await-aggregate-max-input-items",
+        "pipeline.orchestrator.await-aggregate-max-output-items",
+        "pipeline.orchestrator.sqs.region",
+        "pipeline.orchestrator.sqs.endpoint-override",
+        "pipeline.defaults.jitter",
+        "pipeline.telemetry.enabled",
+        "pipeline.telemetry.metrics.enabled",
+        "pipeline.telemetry.replay.enabled",
+        "pipeline.telemetry.replay.file.path",
+        "tpf.await.sqs.poll-start-delay",
+        "tpf.await.sqs.visibility-timeout",
+        "tpf.await.sqs.completion-timeout",
+        "tpf.await.sqs.wait-time-seconds",
+        "tpf.await.sqs.max-messages",
+        "ingest.identity-ttl",
+    }
+)
+"""Keys whose readers are still to come: a start that is given one says so. Take a key out with its first reader."""
+
+
+_NOT_ENFORCED = frozenset(
+    {"pipeline.orchestrator.tenancy.allowed-tenants", "pipeline.orchestrator.tenancy.require-explicit-tenant"}
+)
+"""Keys that keep somebody out. Until something enforces them a note would not do: whoever sets one relies on it."""
+
+
+def _truthful(setting: Setting) -> Setting:
+    if setting.key in _NOT_ENFORCED:
+        return replace(setting, status=Status.REFUSED, why="nothing enforces it yet")
+    if setting.key not in _NOT_YET:
+        return setting
+    return replace(setting, status=Status.NOTED, why="not in effect yet")
+
+
+SETTINGS = {setting.key: _truthful(setting) for setting in (*_ORCHESTRATOR, *_PIPELINE, *_TRANSPORTS, *_OURS)}
 
 FAMILIES = (
     Family(_O + "dynamo.", Status.NOTED, _LOG),

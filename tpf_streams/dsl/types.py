@@ -15,7 +15,7 @@ from tpf_streams.core.json_policy import normalise
 from tpf_streams.core.step import Json
 from tpf_streams.dsl.codecs import Codecs
 from tpf_streams.dsl.scalars import Mismatch
-from tpf_streams.dsl.shapes import RecordType, Shape, UnionType, generate, shape_of
+from tpf_streams.dsl.shapes import RecordType, Shape, UnionType, generate, record_of, shape_of
 from tpf_streams.errors import PayloadError
 
 
@@ -63,6 +63,13 @@ class TypeRegistry:
 
     def add(self, record: RecordType) -> None:
         self.records[record.name] = record
+
+    def declare(self, cls: type) -> str:
+        """Declare the record type that a class shows, with those inside it, and bind it; -> its name.
+
+        Raises ValueError: no pydantic model or dataclass, a field that no declared type is like, a name taken already.
+        """
+        return record_of(cls, self)
 
     def bind(self, name: str, cls: type) -> None:
         """Let `cls` stand for record type `name`; the first one bound is what converters make.

@@ -76,7 +76,7 @@ class Outer:
 
 def test_a_class_can_declare_the_type():
     types = TypeRegistry([])
-    assert record_of(Outer, types) == "Outer"
+    assert types.declare(Outer) == "Outer"
     assert types.records["Outer"] == record("Outer", inner="Inner", when="datetime", note="string?", free="string?")
     value = types.converter("Outer")({"inner": {"count": "3"}, "when": "2026-01-01T00:00:00Z"})
     assert value == Outer(Inner(3), datetime(2026, 1, 1, tzinfo=UTC))
