@@ -148,7 +148,8 @@ class KraftNode:
         """Start the process; `wait_until_ready` is separate because a quorum comes up only together."""
         command = self._java(_SERVER, str(self._config))
         if shutil.which("setpriv"):
-            # A test run that is killed takes no farewell: the kernel then ends the node for it.
+            # A test run that is killed takes no farewell: the kernel then ends the node for it. It does so when the
+            # starting THREAD ends, so a node is started from the main thread, never by `asyncio.to_thread`.
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         with self._console.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=self._directory)

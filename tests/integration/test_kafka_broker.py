@@ -20,12 +20,12 @@ async def test_committed_records_outlive_a_kill_and_a_pause(own_broker):
     at = await new_partition(bootstrap)
     async with transactional(bootstrap, fresh("worker")) as producer:
         await commit_values(producer, at, b"before the kill")
-    await asyncio.to_thread(own_broker.kill)
-    await asyncio.to_thread(own_broker.restart)
+    own_broker.kill()
+    own_broker.restart()
     async with transactional(bootstrap, fresh("worker")) as producer:
+        started = asyncio.get_running_loop().time()
         own_broker.pause()
         threading.Timer(PAUSE_S, own_broker.resume).start()
-        started = asyncio.get_running_loop().time()
         await commit_values(producer, at, b"over the pause")
         assert asyncio.get_running_loop().time() - started >= PAUSE_S
     assert await values_in(bootstrap, at) == [b"before the kill", b"over the pause"]
