@@ -95,11 +95,10 @@ def _parse(data: bytes | None, max_bytes: int, strict: bool) -> CompletionEnvelo
         raise EnvelopeRefusedError(error.reason) from None
     if not isinstance(found, dict):
         raise EnvelopeRefusedError(EnvelopeReason.NOT_AN_OBJECT)
-    envelope = _envelope(found, _unknown(found, strict))
     assert data is not None
-    if len(data) * _GROWTH_MAX > max_bytes and len(dumps(envelope.response_payload)) > max_bytes:
+    if len(data) * _GROWTH_MAX > max_bytes and len(dumps(found.get("responsePayload"))) > max_bytes:
         raise EnvelopeRefusedError(EnvelopeReason.PAYLOAD_TOO_LARGE)
-    return envelope
+    return _envelope(found, _unknown(found, strict))
 
 
 def envelope_bytes(envelope: CompletionEnvelope) -> bytes:

@@ -57,7 +57,9 @@ def items_pulled(draft: Draft, event: ItemsPulled) -> None:
     """Take elements of the source in their order. A batch that does not fit the committed position is stale."""
     execution = draft.execution(event.execution_id)
     session = draft.session(event.execution_id)
-    if execution is None or session is None or session.source_ended or session.source_position != event.position:
+    if execution is None or execution.status.terminal or session is None:
+        return
+    if session.source_ended or session.source_position != event.position:
         return
     owed = source_work(draft, event.execution_id)
     if owed is None:
