@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from tpf_streams.cli.complete import complete
-from tpf_streams.cli.console import log_to_stderr
+from tpf_streams.cli.console import Exit, log_to_stderr
 from tpf_streams.cli.describe import describe
 from tpf_streams.cli.pending import pending
 from tpf_streams.cli.run import run
@@ -30,5 +32,9 @@ for command in (validate, run, status, pending, complete, describe):
 
 def main() -> None:
     """The console script."""
-    log_to_stderr()
-    app()
+    try:
+        log_to_stderr()
+        app()
+    except KeyboardInterrupt:
+        # Before a run has handlers of its own, or after its second Ctrl-C: what is stored is stored.
+        sys.exit(Exit.INTERRUPTED)

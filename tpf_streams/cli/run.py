@@ -24,6 +24,7 @@ from tpf_streams.cli.summary import print_summary
 from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.engine.clock import SystemClock
+from tpf_streams.errors import DefinitionError, Problem
 from tpf_streams.runtime.batch import BatchRun, Companion
 from tpf_streams.runtime.build import build, submissions
 from tpf_streams.runtime.control import ControlServer
@@ -146,12 +147,23 @@ def exit_code(result: RunResult, stopped_by: signal.Signals | None, *, strict: b
 def execute(options: RunOptions, kind: LogKind) -> tuple[RunResult, signal.Signals | None]:
     """Load, run, and say what happened. Raises TpfError, OSError."""
     loaded = load_to_run(options.pipeline, options.config, options.overrides)
-    found = submissions(loaded, options.inputs, str(options.pipeline))
+    missing = _missing_source(options, loaded)
+    found = iter(()) if missing else submissions(loaded, options.inputs, str(options.pipeline))
     for line in loaded.warnings:
         say(f"warning: {line}")
     for line in loaded.notes:
         say(f"note: {line}")
-    return run_loop(_run(options, kind, loaded, found))
+    result, stopped_by = run_loop(_run(options, kind, loaded, found))
+    if missing and not result.continued:
+        raise DefinitionError([Problem(str(options.pipeline), 0, "sources", missing)])
+    return result, stopped_by
+
+
+def _missing_source(options: RunOptions, loaded: LoadedPipeline) -> str:
+    """Without --input and without the source's own folder there is only what an earlier run left."""
+    if options.inputs or loaded.source is None or loaded.source.directory.is_dir():
+        return ""
+    return f"{loaded.source.directory} is no folder, no --input is given, and no earlier run left anything to do"
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:

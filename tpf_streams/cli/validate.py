@@ -8,11 +8,10 @@ from pathlib import Path
 from rich.table import Table
 
 from tpf_streams.cli.console import out, told
-from tpf_streams.cli.options import Config, Overrides, Pipeline, overrides_of
+from tpf_streams.cli.options import Config, Overrides, Pipeline, overrides_of, unsupported_transports
 from tpf_streams.core.step import AnyStep, AwaitDefinition, Cardinality, PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
 from tpf_streams.runtime.operator import topics_of
-from tpf_streams.transports.registry import PROVIDERS
 
 
 def validate(pipeline: Pipeline, config: Config = None, overrides: Overrides = None) -> None:
@@ -86,8 +85,7 @@ def _settings(loaded: LoadedPipeline) -> Iterator[str]:
 def _remarks(loaded: LoadedPipeline) -> Iterator[str]:
     for note in loaded.notes:
         yield f"note: {note}"
-    for step in loaded.definition.steps:
-        if isinstance(step, AwaitDefinition) and step.transport.type not in PROVIDERS:
-            yield f"note: step {step.name!r}: transport {step.transport.type} does not run yet"
+    for line in unsupported_transports(loaded.definition):
+        yield f"note: {line}"
     for warning in loaded.warnings:
         yield f"warning: {warning}"

@@ -78,6 +78,7 @@ def _add_end(result: RunResult, execution: ExecutionRecord, rejects: int) -> Non
 
 def _add_process(result: RunResult, intake: Intake, tally: RunTally, seconds: float, settled: int) -> None:
     done = settled - intake.settled_before
+    result.continued = intake.continued
     result.duplicates = tally["completion.duplicate.total"]
     result.dropped = sum(tally.dropped.values())
     result.dropped_by_reason = dict(sorted(tally.dropped.items()))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from tpf_streams.core.execution import ExecutionRecord
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.rows import Keys, deadline_of, decode
@@ -131,9 +131,19 @@ class LogViews:
             "outputs": summary.outputs if summary else 0,
             "rejectedRows": summary.rejected_rows if summary else 0,
             "rejectedItems": summary.rejected_items if summary else 0,
-            "byArm": dict(summary.by_arm) if summary else {},
+            "byArm": self._arms(execution),
             "live": False,
         }
+
+    def _arms(self, execution: ExecutionRecord) -> dict[str, int]:
+        """A scalar execution has one arm, if any, and only its output says which."""
+        summary = execution.summary
+        if summary is None or summary.by_arm or summary.outputs != 1:
+            return dict(summary.by_arm) if summary else {}
+        found = self._part_of(execution.execution_id)
+        value = None if found is None else found[0].get(found[1].output(execution.execution_id, None))
+        arm = None if value is None else decode(OutputRecord, value).arm
+        return {} if arm is None else {arm: 1}
 
     # Interactions
 
