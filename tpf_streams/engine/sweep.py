@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from tpf_streams.core.events import ArrivalMarked
 from tpf_streams.core.state import State
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.router import response_topics
+from tpf_streams.engine.wire import encode_marker, events_topic
+from tpf_streams.ports import Record, TopicPartition
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Sweep:
-    """Holds the sweep of one task until the router's markers pass the ends noted at opening, or the grace is over."""
+    """Holds the sweep of one task until markers pass the ends noted at opening, or the grace is over."""
 
     partition: int
     noted: dict[str, int]
@@ -23,10 +26,12 @@ class Sweep:
 
     @classmethod
     async def begin(cls, env: Environment, state: State, partition: int) -> Sweep:
-        """Note the ends of the response topics."""
+        """Note the ends of the response topics, and of the events that wait for this task already."""
         topics = [topic for group in response_topics(env.definition) for topic in group.payload_bytes_max]
         ends = await env.log.end_offsets(topics) if topics else {}
         noted = {f"{part.topic}/{part.partition}": offset for part, offset in ends.items() if offset > 0}
+        if state.first_deadline_ms() is not None:
+            noted |= await _mark_events(env, partition)
         return cls(partition, noted, state.now_ms + env.deadline_grace_ms)
 
     def due(self, state: State, *, held: bool) -> bool:
@@ -49,3 +54,16 @@ class Sweep:
             if self.open and not passed:
                 log.warning("partition %d: deadlines pass before all earlier answers were seen", self.partition)
         return self.open
+
+
+async def _mark_events(env: Environment, partition: int) -> dict[str, int]:
+    """Answers wait in the events too, more than one turn takes: what came by HTTP, and what was forwarded long ago.
+
+    A marker behind them says when they have been read; the end alone would not, for not every offset is a record.
+    """
+    topic = events_topic(env.definition.application_id)
+    end = (await env.log.end_offsets([topic])).get(TopicPartition(topic, partition), 0)
+    noted = {f"{topic}/{partition}": end}
+    key, value, headers = encode_marker(ArrivalMarked(noted))
+    await env.log.append([Record(topic, key, value, headers, partition)])
+    return noted
