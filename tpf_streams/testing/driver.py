@@ -116,8 +116,17 @@ class TopologyTestDriver:
         self._call(self.log.append([Record(topic, key, value)]))
         self.run()
 
-    def answer(self, request: Mapping[str, Any], payload: Json, **fields: Json) -> str:
-        """Complete the interaction of a request envelope; -> the outcome. `fields` override the envelope's own."""
+    def answer(self, request: Mapping[str, Any] | InteractionRecord, payload: Json, **fields: Json) -> str:
+        """Complete the interaction of a request envelope, or of a `pending` row (without a token, as an inbox does).
+
+        -> the outcome. `fields` override the envelope's own.
+        """
+        if isinstance(request, InteractionRecord):
+            request = {
+                "tenantId": request.tenant_id,
+                "interactionId": request.interaction_id,
+                "correlationId": request.correlation_id,
+            }
         envelope: dict[str, Json] = {
             "tenantId": request["tenantId"],
             "interactionId": request["interactionId"],
