@@ -71,6 +71,14 @@ TWO_AWAITS = (
     + _await("Await Second")
     + FINISH
 )
+TWO_AWAITS_STREAM = (
+    _HEAD
+    + _step("Split", "Batch", "Order", "EXPANSION")
+    + _await("Await First")
+    + _step("Transform", "Decision", "Order")
+    + _await("Await Second")
+    + FINISH
+)
 STREAM = _HEAD + _step("Split", "Batch", "Order", "EXPANSION") + _await("Await Provider") + FINISH
 PUSHED = DECISION.replace(_KAFKA, _SQS)
 PUSHED_STREAM = STREAM.replace(_KAFKA, _SQS)

@@ -14,11 +14,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from tests.field.pipelines import DATA
+from tests.field.pipelines import DATA, MINUTE_MS
 from tpf_streams.core.events import Event, OwedDue
 from tpf_streams.core.execution import OwedKind, OwedRecord
 from tpf_streams.core.step import Json
+from tpf_streams.core.token import TokenClaims, TokenSigner
 from tpf_streams.testing import TopologyTestDriver
+from tpf_streams.testing.driver import SECRET
 
 HOUR_MS = 3_600_000
 _TOKEN = re.compile(r"\$\{(\w+):([\w-]+)\}")
@@ -62,6 +64,18 @@ def completion(request: Mapping[str, Any], payload: Json) -> bytes:
     """A record of the response topic: the answer of an honest provider."""
     fields = {name: request[name] for name in ("tenantId", "interactionId", "correlationId", "resumeToken")}
     return json.dumps({**fields, "responsePayload": payload}).encode()
+
+
+def foreseen(driver: TopologyTestDriver, payload: dict[str, Any], tenant: str) -> dict[str, Any]:
+    """The request that submitting `payload` will make: ids are functions of their inputs (contract 0.1)."""
+    ids, step, now = driver.application.ids, driver.definition.steps[0], driver.clock.now_ms()
+    key = json.dumps(payload, separators=(",", ":"))
+    execution_id = ids.execution_id(tenant, driver.definition.pipeline_id, key, 0)
+    unit = ids.unit(tenant, execution_id, step.step_id, 0, 0)
+    names = (tenant, unit.interaction_id(None), unit.correlation_id(None), execution_id, step.step_id)
+    token = TokenSigner((SECRET,)).sign(TokenClaims(*names, now + MINUTE_MS, now))
+    fields = ("tenantId", "interactionId", "correlationId", "executionId", "stepId")
+    return {**dict(zip(fields, names, strict=True)), "resumeToken": token}
 
 
 def deliver(driver: TopologyTestDriver, execution_id: str, event: Event) -> None:

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.field.pipelines import DATA, DECISION, MINUTE_MS, RESPONSES, STREAM, TWO_AWAITS, Steps, open_driver
-from tests.field.sequences import Player, deliver
+from tests.field.pipelines import DATA, DECISION, RESPONSES, STREAM, TWO_AWAITS, Steps, open_driver
+from tests.field.sequences import Player, deliver, foreseen
 from tpf_streams.core.events import SegmentCompleted
 from tpf_streams.core.execution import OwedKind, OwedRecord
-from tpf_streams.core.token import TokenClaims, TokenSigner
 from tpf_streams.ports import TopicPartition
-from tpf_streams.testing import TopologyTestDriver
-from tpf_streams.testing.driver import SECRET
 
 STREAM_STEP = "Await Provider"
 
@@ -25,18 +22,6 @@ def assert_metrics(player: Player) -> None:
     """The counters that the case names have the values it names."""
     expected = player.expect["metrics"]
     assert {name: player.driver.metric(name) for name in expected} == expected
-
-
-def foreseen(driver: TopologyTestDriver, payload: dict[str, Any], tenant: str) -> dict[str, Any]:
-    """The request that submitting `payload` will make: ids are functions of their inputs (contract 0.1)."""
-    ids, step, now = driver.application.ids, driver.definition.steps[0], driver.clock.now_ms()
-    key = json.dumps(payload, separators=(",", ":"))
-    execution_id = ids.execution_id(tenant, driver.definition.pipeline_id, key, 0)
-    unit = ids.unit(tenant, execution_id, step.step_id, 0, 0)
-    names = (tenant, unit.interaction_id(None), unit.correlation_id(None), execution_id, step.step_id)
-    token = TokenSigner((SECRET,)).sign(TokenClaims(*names, now + MINUTE_MS, now))
-    fields = ("tenantId", "interactionId", "correlationId", "executionId", "stepId")
-    return {**dict(zip(fields, names, strict=True)), "resumeToken": token}
 
 
 class AnswerBeforeTheRow(Player):
