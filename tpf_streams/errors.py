@@ -128,6 +128,18 @@ class LogCorruptError(LogError):
     code = "LOG_CORRUPT"
 
 
+class LogMismatchError(LogError):
+    """The log was made by another application, with other partitions, or by another version."""
+
+    code = "LOG_MISMATCH"
+
+
+class LogFailedError(LogError):
+    """A write to the journal failed; nothing more is accepted until it is opened again."""
+
+    code = "LOG_FAILED"
+
+
 class TaskLostError(LogError):
     """A commit failed, was fenced, or its outcome is unknown: close the task and open it anew (architecture D3)."""
 

@@ -36,7 +36,10 @@ def environment(**changes: str | None) -> dict[str, str]:
     return {name: value for name, value in found.items() if changes.get(name, "") is not None}
 
 
-def start(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+def start(
+    *words: str | Path, env: Mapping[str, str] | None = None, prepare: Callable[[], None] | None = None
+) -> subprocess.Popen[str]:
+    """`prepare` runs in the new process before the program does."""
     return subprocess.Popen(
         [sys.executable, "-m", "tpf_streams.cli", *map(str, words)],
         cwd=ROOT,
@@ -45,6 +48,7 @@ def start(*words: str | Path, env: Mapping[str, str] | None = None) -> subproces
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
+        preexec_fn=prepare,
     )
 
 
@@ -60,9 +64,12 @@ def finish(process: subprocess.Popen[str], timeout: float = 60) -> subprocess.Co
 
 
 def tpf(
-    *words: str | Path, env: Mapping[str, str] | None = None, timeout: float = 60
+    *words: str | Path,
+    env: Mapping[str, str] | None = None,
+    prepare: Callable[[], None] | None = None,
+    timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
-    return finish(start(*words, env=env), timeout)
+    return finish(start(*words, env=env, prepare=prepare), timeout)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 
@@ -256,3 +257,42 @@ def test_what_is_not_there_is_a_wrong_call(place):
     assert found.returncode == 2
     assert "nothing.csv: there is no such file" in found.stderr
     assert not place.data.exists()
+
+
+def test_a_full_disk_stops_the_run_and_what_was_answered_is_kept(place):
+    """A file may not grow beyond 300 kB: the journal's own stop at some turn, and that is the end of this life."""
+    full = tpf(*place.words(ROWS_1K), "--json", prepare=disk_of_300_kb)
+    assert full.returncode == 1
+    assert "a write to the journal failed" in full.stderr
+    assert full.stdout == ""
+    assert "Traceback" not in full.stderr
+    found = tpf(*place.words(ROWS_1K), "--json")
+    assert found.returncode == 0, found.stderr
+    assert (result_of(found)["items"], result_of(found)["continued"]) == (1000, 1)
+    assert_same_payments(ROWS_1K, place.out / "payments_1k.csv.out")
+    assert len(place.outputs()) == 1000
+
+
+def disk_of_300_kb() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+
+def test_a_damaged_journal_is_told_and_not_guessed(place):
+    assert tpf(*place.words(ROWS_12)).returncode == 0
+    manifest = next((place.data / "db").glob("MANIFEST-*"))
+    manifest.write_bytes(b"\0" * manifest.stat().st_size)
+    found = tpf(*place.words(ROWS_12))
+    assert found.returncode == 1
+    assert "put it back from a copy" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_another_applications_directory_is_refused(place, tmp_path):
+    assert tpf(*place.words(ROWS_12)).returncode == 0
+    found = tpf(*place.words(ROWS_12), "--set", "pipeline.application-id=another")
+    assert found.returncode == 2
+    assert "belongs to application 'csv-payments', not 'another'" in found.stderr
+    found = tpf(*place.words(ROWS_12), "--set", "topology.partitions=4")
+    assert found.returncode == 2
+    assert "made with 8 partitions, not 4" in found.stderr

@@ -13,7 +13,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from tpf_streams.errors import DefinitionError, LogOwnedError, TpfError
+from tpf_streams.errors import DefinitionError, LogMismatchError, LogOwnedError, TpfError
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)
@@ -58,7 +58,7 @@ def told() -> Iterator[None]:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
         raise typer.Exit(Exit.USAGE) from None
-    except LogOwnedError as error:
+    except (LogOwnedError, LogMismatchError) as error:
         fail(str(error), Exit.USAGE)
     except TpfError as error:
         fail(str(error), Exit.FAILED)

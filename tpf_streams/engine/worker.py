@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.task import Task
-from tpf_streams.errors import LogCorruptError, LogOwnedError
+from tpf_streams.errors import LogCorruptError, LogFailedError, LogOwnedError
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Worker:
                     await asyncio.sleep(0)
                 else:
                     await self._wait(self.tasks[partition], stop)
-            except (LogOwnedError, LogCorruptError) as error:
+            except (LogOwnedError, LogCorruptError, LogFailedError) as error:
                 self.fatal = error
                 stop.set()
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpf_streams.logs.local.journal import LogFailedError
+from tpf_streams.errors import LogFailedError
 from tpf_streams.logs.local.log import LocalLog
 from tpf_streams.logs.local.store import JournalStore, OpenStore
 from tpf_streams.logs.local.syncer import SyncMode

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import orjson
 
-from tpf_streams.errors import LogCorruptError, LogError
+from tpf_streams.errors import LogCorruptError, LogError, LogFailedError, LogMismatchError
 from tpf_streams.logs.groups import ReaderGroup
 from tpf_streams.logs.local import keys
 from tpf_streams.logs.local.partition import LocalPartition
@@ -26,12 +26,6 @@ about a microsecond per range delete already there (seen: 80 us at 100), so they
 TASK = "task"
 
 Publish: TypeAlias = Callable[[], None]
-
-
-class LogFailedError(LogError):
-    """A write to the journal failed; nothing more is accepted until it is opened again."""
-
-    code = "LOG_FAILED"
 
 
 class Journal:
@@ -185,7 +179,7 @@ class Journal:
         stored = {key[1:].decode(): keys.TOPIC.unpack(value) for key, value in self._range(keys.TOPICS)}
         for name, (number, count) in stored.items():
             if self._counts.get(name, count) != count:
-                raise LogError(f"topic {name!r} was made with {count} partition(s), not {self._counts[name]}")
+                raise LogMismatchError(f"topic {name!r} was made with {count} partition(s), not {self._counts[name]}")
             parts = self.topics[name] = [LocalPartition(self.store, name, number, index) for index in range(count)]
             for part in parts:
                 addresses[part.address] = part

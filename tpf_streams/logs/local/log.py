@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 
-from tpf_streams.errors import LogCorruptError, LogError, TaskLostError
+from tpf_streams.errors import LogCorruptError, LogError, LogMismatchError, TaskLostError
 from tpf_streams.logs.clock import SystemClock
 from tpf_streams.logs.groups import GroupReader
 from tpf_streams.logs.local import keys
@@ -208,15 +208,15 @@ def _identify(directory: DataDirectory, store: JournalStore, application_id: str
 
 def _compare(path: Path, header: Mapping[str, object], application_id: str, partitions: int) -> None:
     if header["format"] != keys.FORMAT:
-        raise LogError(
+        raise LogMismatchError(
             f"{path} has journal format {header['format']}; this version reads {keys.FORMAT}: use the newer one"
         )
     if header["application"] != application_id:
-        raise LogError(
+        raise LogMismatchError(
             f"{path} belongs to application {header['application']!r}, not {application_id!r}: use another directory"
         )
     if header["partitions"] != partitions:
-        raise LogError(
+        raise LogMismatchError(
             f"{path} was made with {header['partitions']} partitions, not {partitions}: partitions cannot be changed; "
             f"set {header['partitions']}, or start with an empty directory"
         )
