@@ -145,12 +145,27 @@ class SimulatedProvider:
         found = await self._reader.poll(BATCH_MAX)
         if not found:
             return False
-        answers = [answer for record in found if (answer := self._answer(record)) is not None]
+        answers, behind = self._answers(found)
         self.open_count += len(answers)
         self.open_max = max(self.open_max, self.open_count)
-        positions = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in found}
-        self._schedule(answers, positions)
+        self._schedule(answers, behind)
         return True
+
+    def _answers(self, found: Sequence[InputRecord]) -> tuple[list[Record], list[dict[TopicPartition, int]]]:
+        """The answers to what was read, and to each the positions that are done when it has left."""
+        answers: list[Record] = []
+        behind: list[dict[TopicPartition, int]] = []
+        moved: dict[TopicPartition, int] = {}
+        for record in found:
+            moved[TopicPartition(record.topic, record.partition)] = record.offset + 1
+            answer = self._answer(record)
+            if answer is not None:
+                answers.append(answer)
+                behind.append(moved)
+                moved = {}
+        # What gets no answer behind the last one is done with it.
+        behind[-1:] = [{**(behind[-1] if behind else {}), **moved}]
+        return answers, behind
 
     async def _send(self) -> bool:
         now_s = self._clock.monotonic_s()
@@ -168,19 +183,19 @@ class SimulatedProvider:
         self.answered += count
         return True
 
-    def _schedule(self, answers: Sequence[Record], positions: dict[TopicPartition, int]) -> None:
+    def _schedule(self, answers: Sequence[Record], behind: Sequence[dict[TopicPartition, int]]) -> None:
         """When they leave. With permits each has a time of its own, else the batch leaves as one."""
         ready_s = _exact(self._clock.monotonic_s() + self.options.delay_ms / 1000)
         permits = self.options.permits_per_second
         if permits is None or not answers:
+            positions = {place: offset for moved in behind for place, offset in moved.items()}
             twice = filter(self._is_sent_twice, answers)
             self._due.append(_Due(ready_s, len(answers), [*answers, *twice], positions))
             return
-        for number, answer in enumerate(answers, start=1):
+        for answer, positions in zip(answers, behind, strict=True):
             ready_s = max(ready_s, self._next_permit_s)
             self._next_permit_s = _exact(ready_s + 1 / permits)
-            behind = positions if number == len(answers) else {}
-            self._due.append(_Due(ready_s, 1, [answer] * (1 + self._is_sent_twice(answer)), behind))
+            self._due.append(_Due(ready_s, 1, [answer] * (1 + self._is_sent_twice(answer)), positions))
 
     def _is_sent_twice(self, answer: Record) -> bool:
         return self._twice > 0 and zlib.crc32(answer.value or b"", self._salt) % 10_000 < self._twice
