@@ -56,8 +56,8 @@ test-slow: $(INSTALLED) ## the tests too long for every change
 test-broker: $(INSTALLED) ## the tests that need a running Apache Kafka
 	$(BIN)/pytest -m broker
 
-bench: $(INSTALLED) ## figures of this machine
-	$(BIN)/python -m tests.benchmarks
+bench: $(INSTALLED) ## figures of this machine: rate, latency, memory, window
+	$(BIN)/python -m tests.benchmarks --all
 
 simulate: $(INSTALLED) ## the seeded simulation, SEEDS=n of them
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
