@@ -120,15 +120,21 @@ def test_a_broken_file_dispatches_nothing(tmp_path, content, line):
     assert (execution.error_message or "").startswith(f"in.csv:{line}: ")
 
 
-def test_a_file_of_a_header_alone_gives_a_file_of_a_header_alone(tmp_path):
-    """The unit without items is complete by the end of its source (R22)."""
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_file_of_a_header_alone_gives_a_file_of_a_header_alone(tmp_path, crash):
+    """R14, R23: the unit without items is complete by the end of its source, in this life or the next."""
     (tmp_path / "in.csv").write_bytes(HEAD)
     with open_payments(tmp_path) as driver:
-        (execution_id,) = driver.submit_files(tmp_path / "in.csv")
-        unit = driver.unit(execution_id, AWAIT)
+        if crash:
+            driver.stop()
+        driver.submit_files(tmp_path / "in.csv")
+        if crash:
+            driver.start()
+        (execution,) = driver.executions()
+        unit = driver.unit(execution.execution_id, AWAIT)
         assert unit is not None
         assert (unit.status, unit.expected_item_count, unit.dispatch_complete) == ("COMPLETED", 0, True)
-        assert driver.execution(execution_id).status == "SUCCEEDED"
+        assert (execution.status, driver.requests()) == ("SUCCEEDED", [])
     assert (tmp_path / "out" / "in.csv.out").read_text() == ",".join(HEADER) + "\n"
 
 
