@@ -258,3 +258,5 @@ def close_interaction(draft: Draft, interaction: InteractionRecord, status: Inte
     if draft.step(interaction.step_index).transport.owed:
         draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
     draft.effect(ReturnSlot(interaction.execution_id, interaction.step_index))
+    facts = labels(draft.step(interaction.step_index))
+    draft.fact("interaction.ended.total", {**facts, "status": status.value})
