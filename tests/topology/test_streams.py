@@ -143,3 +143,26 @@ def assert_only_the_second_failed(driver: TopologyTestDriver, ids: list[str], br
     (letter,) = driver.dead_letters()
     assert (letter.value, dict(letter.headers)["tpf-reason"]) == (broken, b"decision_raised")
     assert driver.pending() == []
+
+
+@pytest.mark.parametrize("answered", [0, 2])
+def test_a_source_that_gives_other_items_after_a_crash_is_told(tmp_path, answered):
+    """Whatever the items are made of: what was dispatched from them is finished, then FAILED with SOURCE_CHANGED."""
+    names = [f"o-{place}" for place in range(6)]
+
+    def split(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from ({"orderId": name} for name in names)
+
+    with open_driver(tmp_path, STREAM, functions={"Split": split}, settings=window_of(3)) as driver:
+        execution_id = driver.submit({"count": "6"})
+        for request in driver.requests()[:answered]:
+            assert driver.answer(request, APPROVED) == "admitted"
+        driver.stop()
+        names[1] = "another"
+        driver.start()
+        for request in driver.requests()[answered:]:
+            assert driver.answer(request, APPROVED) == "admitted"
+        execution = driver.execution(execution_id)
+        assert (execution.status, execution.error_code) == ("FAILED", "SOURCE_CHANGED")
+        assert len(driver.outputs()) == len(driver.requests()) == 3 + answered
+        assert "another" not in str(driver.requests())
