@@ -108,7 +108,18 @@ async def poll_to(consumer: AIOKafkaConsumer, at: TopicPartition, end: int) -> l
     return found
 
 
+async def settled(bootstrap: str, at: TopicPartition) -> None:
+    """Wait for the markers: a commit returns before they are written, so a stranger's end may still be short of it."""
+
+    async def stable() -> bool:
+        return await end_offset(bootstrap, at) == await end_offset(bootstrap, at, "read_uncommitted")
+
+    await eventually(stable)
+
+
 async def values_in(bootstrap: str, at: TopicPartition) -> list[bytes]:
+    """What is committed once no transaction is open any more."""
+    await settled(bootstrap, at)
     return [record.value for record in await read_to_end(bootstrap, at)]
 
 

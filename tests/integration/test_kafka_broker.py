@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.integration.clients import commit_values, fresh, new_partition, transactional, values_in
+from tests.integration.clients import commit_values, fresh, new_partition, settled, transactional, values_in
 from tests.integration.kafka_broker import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 
 pytestmark = pytest.mark.broker
@@ -20,6 +20,9 @@ async def test_committed_records_outlive_a_kill_and_a_pause(own_broker):
     at = await new_partition(bootstrap)
     async with transactional(bootstrap, fresh("worker")) as producer:
         await commit_values(producer, at, b"before the kill")
+    # A kill between the commit and its markers is another matter: Kafka 4.4.0 on one node then sometimes calls the
+    # transaction complete without ever writing them, and its records stay hidden until the same id's next turn.
+    await settled(bootstrap, at)
     own_broker.kill()
     own_broker.restart()
     async with transactional(bootstrap, fresh("worker")) as producer:

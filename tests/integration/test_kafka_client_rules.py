@@ -36,6 +36,7 @@ from tests.integration.clients import (
     read_to_end,
     reader,
     send_values,
+    settled,
     transactional,
     values_in,
 )
@@ -108,6 +109,7 @@ async def test_position_walks_over_markers_and_aborted_batches_to_the_end(bootst
         await commit_values(producer, at, b"a", b"b")
         await abort_values(producer, at, b"never")
         await abort_values(producer, at, b"never either")
+    await settled(bootstrap_servers, at)
     end = await end_offset(bootstrap_servers, at)
     records = await asyncio.wait_for(read_to_end(bootstrap_servers, at), 10)
     assert [record.value for record in records] == [b"a", b"b"]
@@ -161,6 +163,7 @@ async def test_a_compacted_changelog_with_holes_is_read_to_its_end(bootstrap_ser
             return len(await read_to_end(bootstrap_servers, at)) < int(value)
 
         await eventually(compacted)
+    await settled(bootstrap_servers, at)
     records = await read_to_end(bootstrap_servers, at)
     latest = b"%d" % (next(written) - 1)
     assert {record.key: record.value for record in records} == {b"one": latest, b"two": latest}
@@ -184,6 +187,7 @@ async def test_a_read_from_mid_log_loses_no_committed_record(bootstrap_servers):
             await commit_values(one, at, b"one-%d" % turn, b"one-%d-again" % turn)
             await send_values(two, at, [b"two-%d-again" % turn])
             await (two.commit_transaction() if turn % 2 else two.abort_transaction())
+    await settled(bootstrap_servers, at)
     everything = [(record.offset, record.value) for record in await read_to_end(bootstrap_servers, at)]
     assert len(everything) == 6 * 2 + 3 * 2
     async with reader(bootstrap_servers) as consumer:
@@ -309,6 +313,7 @@ async def test_a_batch_carries_headers_and_tells_its_base_offset(bootstrap_serve
             batch.append(key=None, value=value, timestamp=1_700_000_000_000, headers=headers)
         metadata = await (await producer.send_batch(batch, at.topic, partition=0))
         await producer.commit_transaction()
+    await settled(bootstrap_servers, at)
     records = (await read_to_end(bootstrap_servers, at))[1:]
     assert [record.headers for record in records] == [(("type", b"row"), ("type", value)) for value in (b"a", b"b")]
     assert records[0].offset == metadata.offset
