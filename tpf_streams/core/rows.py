@@ -163,7 +163,7 @@ def _interaction(values: list[Any]) -> InteractionRecord:
 
 
 def _session(values: list[Any]) -> SessionRecord:
-    if values[12] is not None:
+    if len(values) > 12 and values[12] is not None:
         values[12] = tuple(values[12])
     return SessionRecord(*values)
 
@@ -214,8 +214,10 @@ def decode_bytes(value: bytes) -> bytes:
 def decode_markers(value: bytes) -> dict[str, int]:
     """`topic/partition` -> offset, the router's markers that this partition has seen."""
     _check(value)
-    markers: dict[str, int] = orjson.loads(value[1:])
-    return markers
+    try:
+        return dict(orjson.loads(value[1:]).items())
+    except (ValueError, AttributeError) as error:
+        raise LogCorruptError(f"the row of markers cannot be read: {type(error).__name__}") from error
 
 
 def _check(value: bytes) -> None:
