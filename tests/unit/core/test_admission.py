@@ -10,13 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.core.machine import SECRET, START_MS, TIMEOUT_MS, Machine, pipeline, token
+from tests.unit.core.machine import Machine, pipeline, token
 from tpf_streams.core import effects as fx
-from tpf_streams.core import events as ev
 from tpf_streams.core.envelope import EnvelopeRefusedError, parse_completion
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
-from tpf_streams.core.step import CorrelationStrategy, Json
-from tpf_streams.errors import BackPressureError, PayloadError
+from tpf_streams.core.step import Json
+from tpf_streams.errors import PayloadError
 
 UNKNOWN_ID = "00000000-0000-8000-8000-000000000000"
 
@@ -265,150 +264,3 @@ def test_a_conversion_of_the_users_that_raises_anything_is_the_providers_bad_pay
     case = Case(convert=raising)
     assert case.outcome() == "invalid_payload"
     assert case.machine.execution(case.execution_id).status == "RUNNING"
-
-
-TOKENS: dict[str, Callable[[InteractionRecord], str | None]] = {
-    "missing": lambda row: None,
-    "malformed": lambda row: "no-token",
-    "not ascii": lambda row: token(row)[:-1] + "é",
-    "another secret": lambda row: token(row, "another"),
-    "tenant": lambda row: token(row, tenant_id="tenant-2"),
-    "interaction": lambda row: token(row, interaction_id=UNKNOWN_ID),
-    "correlation": lambda row: token(row, correlation_id=UNKNOWN_ID),
-    "execution": lambda row: token(row, execution_id=UNKNOWN_ID),
-    "step": lambda row: token(row, step_id="Other"),
-}
-
-
-@pytest.mark.parametrize("made", TOKENS.values(), ids=TOKENS.keys())
-def test_a_token_that_is_not_the_rows_is_refused_and_the_genuine_one_is_still_taken(made):
-    case = Case()
-    case.fields["resumeToken"] = made(case.row)
-    assert case.outcome() == "resume_token_rejected"
-    case.fields["resumeToken"] = token(case.row)
-    assert case.outcome() == "admitted"
-
-
-@pytest.mark.parametrize("changes", [{"deadline_epoch_ms": 1}, {"issued_at_epoch_ms": 1}])
-def test_a_tokens_own_times_are_not_checked(changes):
-    """Contract 0.2: the row decides about time."""
-    case = Case()
-    case.fields["resumeToken"] = token(case.row, **changes)
-    assert case.outcome() == "admitted"
-
-
-@pytest.mark.parametrize(
-    ("strategy", "required", "given", "outcome"),
-    [
-        (CorrelationStrategy.SIGNED_RESUME_TOKEN, False, None, "admitted"),
-        (CorrelationStrategy.SIGNED_RESUME_TOKEN, False, "bad", "resume_token_rejected"),
-        (CorrelationStrategy.INTERACTION_ID, True, None, "admitted"),
-        (CorrelationStrategy.INTERACTION_ID, True, "bad", "resume_token_rejected"),
-    ],
-)
-def test_when_a_token_is_required_and_when_it_is_checked(strategy, required, given, outcome):
-    case = Case(correlation=strategy, require_token=required)
-    case.fields["resumeToken"] = given
-    assert case.outcome() == outcome
-
-
-def test_an_earlier_secret_still_verifies():
-    case = Case(resume_token_secrets=("new", SECRET))
-    assert case.outcome() == "admitted"
-
-
-def test_a_token_without_any_secret_is_refused():
-    case = Case(resume_token_secrets=(), correlation=CorrelationStrategy.INTERACTION_ID)
-    assert case.outcome() == "resume_token_rejected"
-
-
-class TestWithoutARow:
-    """Contract 0.11: held with a good token in time, terminal with one later, else not found."""
-
-    def setup_method(self) -> None:
-        donor = Machine(pipeline("Sks"))
-        self.row = donor.interaction(donor.stream(1), 1, 0)
-        self.machine = Machine(pipeline("Sks", early_rows_max=2))
-
-    def test_it_is_held_and_decided_once_when_its_row_appears(self):
-        machine = self.machine
-        assert machine.complete(machine.envelope(self.row, {"n": 1})) == "held"
-        assert machine.complete(machine.envelope(self.row, {"n": 2})) == "held"
-        assert machine.state.early_rows == 1
-        execution_id = machine.stream(1)
-        row = machine.interaction(execution_id, 1, 0)
-        assert (row.status, row.response_payload) == (InteractionStatus.COMPLETED, {"n": 1})
-        assert machine.state.early_rows == 0
-        assert machine.facts["completion.admitted.total"] == 1
-        assert machine.state.scan_keys(machine.state.keys.all_expiries()) == []
-        assert machine.run_segments() == 1
-
-    def test_its_own_arrival_decides_whether_it_is_late(self):
-        machine = self.machine
-        machine.complete(machine.envelope(self.row), at_ms=START_MS)
-        machine.now_ms = START_MS + TIMEOUT_MS - 1
-        execution_id = machine.stream(1)
-        assert machine.interaction(execution_id, 1, 0).status is InteractionStatus.COMPLETED
-
-    @pytest.mark.parametrize(("after_ms", "outcome"), [(0, "held"), (1, "terminal")])
-    def test_after_its_tokens_deadline_it_is_terminal(self, after_ms, outcome):
-        envelope = self.machine.envelope(self.row)
-        assert self.machine.complete(envelope, at_ms=self.row.deadline_epoch_ms + after_ms) == outcome
-
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {"resume_token": None},
-            {"resume_token": "bad"},
-            {"tenant_id": "tenant-2"},
-            {"interaction_id": UNKNOWN_ID},
-            {"correlation_id": UNKNOWN_ID},
-            {"interaction_id": "abc", "correlation_id": None},
-        ],
-    )
-    def test_without_a_token_for_just_these_ids_it_is_not_found(self, changes):
-        envelope = self.machine.envelope(self.row, **changes)
-        assert self.machine.complete(envelope) == "not_found"
-        assert self.machine.state.early_rows == 0
-
-    def test_a_token_for_an_id_that_is_not_ours_finds_nothing(self):
-        envelope = self.machine.envelope(self.row, resume_token=token(self.row, interaction_id="int-1"))
-        assert self.machine.complete(replace(envelope, interaction_id="int-1", correlation_id=None)) == "not_found"
-
-    def test_ids_in_the_other_case_are_the_same(self):
-        envelope = self.machine.envelope(self.row, interaction_id=self.row.interaction_id.upper())
-        assert self.machine.complete(envelope) == "held"
-
-    def test_it_expires_as_not_found(self):
-        machine = self.machine
-        machine.complete(machine.envelope(self.row))
-        machine.now_ms = self.row.deadline_epoch_ms
-        machine.decide(ev.DeadlinesReached(10))
-        assert machine.state.early_rows == 1
-        machine.now_ms += 1
-        machine.decide(ev.DeadlinesReached(10))
-        assert machine.state.early_rows == 0
-        assert machine.facts["completion.dropped.total"] == 1
-
-    def test_a_payload_that_does_not_convert_is_found_when_the_row_appears(self):
-        machine = Machine(pipeline("Sks", convert=convert))
-        machine.complete(machine.envelope(self.row, {"bad": 1}))
-        execution_id = machine.stream(1)
-        assert machine.interaction(execution_id, 1, 0).status is InteractionStatus.DISPATCHED
-        (letter,) = machine.take(fx.DeadLetter)
-        assert letter.reason == "invalid_payload"
-        assert orjson.loads(letter.value)["responsePayload"] == {"bad": 1}
-        assert machine.answer(machine.interaction(execution_id, 1, 0)) == "admitted"
-
-    def test_a_full_partition_pushes_back_and_takes_again_when_there_is_room(self):
-        donor = Machine(pipeline("Sks"))
-        execution_id = donor.stream(3)
-        rows = [donor.interaction(execution_id, 1, item) for item in range(3)]
-        machine = self.machine
-        assert [machine.complete(machine.envelope(row)) for row in rows[:2]] == ["held", "held"]
-        with pytest.raises(BackPressureError):
-            machine.complete(machine.envelope(rows[2]))
-        assert machine.complete(machine.envelope(rows[1])) == "held"
-        assert machine.state.early_rows == 2
-        machine.stream(1)
-        assert machine.complete(machine.envelope(rows[2])) == "held"

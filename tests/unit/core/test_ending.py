@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.machine import SECRET, Machine, pipeline
+from tests.unit.core.machine import Machine, pipeline
 from tpf_streams.core import effects as fx
 from tpf_streams.core import events as ev
 from tpf_streams.core.execution import ExecutionStatus, OwedKind, Summary
 from tpf_streams.core.interaction import InteractionStatus
-from tpf_streams.core.step import ItemReject, Json, OnItemFailure, OnItemTimeout, Parallelism, SourceObject
+from tpf_streams.core.step import ItemReject, Json, OnItemFailure, Parallelism, SourceObject
 from tpf_streams.core.unit import UnitStatus
 from tpf_streams.core.window import DURABLE_PULL, credit
 
@@ -216,18 +216,6 @@ def test_a_cancelled_execution_closes_what_is_open_in_bounded_turns(monkeypatch)
         assert unit.status is UnitStatus.FAILED
 
 
-def test_only_the_unit_whose_answer_is_missing_is_timed_out():
-    machine = Machine(pipeline("Skk"))
-    execution_id = machine.stream(2)
-    machine.answer(machine.interaction(execution_id, 1, 0))
-    machine.now_ms += 1
-    machine.grant_slots()
-    machine.now_ms = machine.interaction(execution_id, 1, 1).deadline_epoch_ms + 1
-    machine.decide(ev.DeadlinesReached(1))
-    units = [machine.unit(execution_id, step) for step in (1, 2)]
-    assert [unit and unit.status for unit in units] == [UnitStatus.TIMED_OUT, UnitStatus.FAILED]
-
-
 @pytest.mark.parametrize("shape", ["kSks", "Sks"])
 def test_an_ended_unit_is_not_closed_again(shape):
     machine = Machine(pipeline(shape))
@@ -255,74 +243,6 @@ def test_a_decision_that_raised_fails_its_execution():
     )
     assert machine.slots_held == 0
     assert not machine.decide(ev.DecisionRaised("00000000-0000-8000-8000-000000000000", "none", "")).changes
-
-
-def test_many_deadlines_pass_a_bounded_number_at_a_time_in_their_order():
-    machine = Machine(pipeline("Sks", on_item_timeout=OnItemTimeout.REJECT_ITEM, max_concurrency=5))
-    execution_id = machine.stream(5)
-    machine.now_ms += 60_000
-    machine.decide(ev.DeadlinesReached(10))
-    assert machine.deadlines() == 5, "at the deadline itself an answer is in time"
-    machine.now_ms += 1
-    machine.decide(ev.DeadlinesReached(2))
-    assert machine.deadlines() == 3
-    machine.decide(ev.DeadlinesReached(10))
-    assert machine.deadlines() == 0
-    assert [reject.item_index for reject in machine.rejects(execution_id)] == sorted(
-        range(5), key=lambda item: machine.interaction(execution_id, 1, item).interaction_id
-    )
-    machine.pull(execution_id, ended=True)
-    unit = machine.unit(execution_id, 1)
-    assert unit is not None
-    assert (unit.status, unit.completed_item_count, unit.rejected_item_count) == (UnitStatus.COMPLETED, 0, 5)
-    assert machine.execution(execution_id).status is ExecutionStatus.SUCCEEDED
-
-
-def test_a_deadline_without_an_open_interaction_is_swept_away():
-    machine = Machine(pipeline("i"))
-    row = machine.interaction(machine.submit({"n": 1}), 0)
-    machine.answer(row)
-    machine.put(b"", machine.state.keys.deadline(row.deadline_epoch_ms, row.interaction_id))
-    machine.put(b"", machine.state.keys.deadline(row.deadline_epoch_ms, "00000000-0000-8000-8000-000000000000"))
-    machine.now_ms = row.deadline_epoch_ms + 1
-    machine.decide(ev.DeadlinesReached(10))
-    assert machine.deadlines() == 0
-
-
-def test_the_same_key_again_meets_the_same_execution():
-    machine = Machine(pipeline("k"))
-    execution_id = machine.submit({"n": 1})
-    before = machine.execution(execution_id)
-    assert machine.submit({"n": 2}) == execution_id
-    assert machine.execution(execution_id) == before
-    assert machine.facts["execution.duplicate.total"] == 1
-    assert machine.submit({"n": 1}, tenant="tenant-2") != execution_id
-
-
-def test_an_answer_to_an_earlier_boundary_moves_nothing():
-    """O05: a release must name the unit the execution is parked on."""
-    machine = Machine(pipeline("kk", resume_token_secrets=(SECRET,)))
-    execution_id = machine.submit({"n": 1})
-    machine.grant_slots()
-    first = machine.interaction(execution_id, 0)
-    machine.answer(first)
-    machine.grant_slots()
-    parked = machine.execution(execution_id)
-    assert machine.answer(first) == "duplicate"
-    assert machine.answer(first, {"another": 1}) == "conflict"
-    assert machine.execution(execution_id) == parked
-    machine.answer(machine.interaction(execution_id, 1))
-    assert machine.execution(execution_id).status is ExecutionStatus.SUCCEEDED
-
-
-def test_units_are_counted_once_each():
-    machine = Machine(pipeline("kk"))
-    execution_id = machine.submit({"n": 1})
-    for step in (0, 1):
-        machine.grant_slots()
-        machine.answer(machine.interaction(execution_id, step))
-    assert machine.facts["unit.terminal.total"] == 2
-    assert machine.facts["scalar.continuation.started.total"] == 2
 
 
 def test_union_arms_are_counted_and_told_with_the_output():
