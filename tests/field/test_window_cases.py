@@ -10,9 +10,8 @@ import pytest
 
 from tests.field.adapters import PushedTransport
 from tests.field.pipelines import MINUTE_MS, POLLED, PUSHED_STREAM, REJECT, STREAM, Steps, open_driver
-from tests.field.sequences import Player
+from tests.field.sequences import Player, completion
 from tpf_streams.core.interaction import InteractionRecord
-from tpf_streams.core.step import Json
 from tpf_streams.testing import TopologyTestDriver
 
 WINDOW = 4
@@ -21,6 +20,7 @@ AWAIT = 1
 TOO_LARGE = 1
 """The item that cannot be created: its request is larger than a payload may be."""
 SMALL = {"pipeline.max-concurrency": str(WINDOW), "pipeline.max-payload-bytes": "1024"}
+APPROVED = {"status": "APPROVED"}
 NO_RETRY = {"pipeline.defaults.retry-limit": "0"}
 
 
@@ -67,11 +67,11 @@ class Failing(Player):
         self.look()
 
     def deliver_completion_for(self, event: Mapping[str, Any]) -> None:
-        assert self.driver.answer(self.request(event), {"status": "APPROVED"}) == "admitted"
+        assert self.driver.answer(self.request(event), APPROVED) == "admitted"
         self.look()
 
     def deliver_completion_twice_for(self, event: Mapping[str, Any]) -> None:
-        answer = answer_to(self.request(event))
+        answer = completion(self.request(event), APPROVED)
         assert self.driver.complete_all([answer, answer]) == ["admitted", "duplicate"]
         self.look()
 
@@ -83,7 +83,7 @@ class Failing(Player):
 
     def answer_all(self, interactions: list[InteractionRecord]) -> bool:
         for it in interactions:
-            assert self.driver.answer(self.queue.request_of(it), {"status": "APPROVED"}) == "admitted"
+            assert self.driver.answer(self.queue.request_of(it), APPROVED) == "admitted"
             if self.driver.session(self.execution_id) is not None:
                 self.look()
         return bool(interactions)
@@ -94,11 +94,6 @@ class Failing(Player):
 
     def reject_of(self, event: Mapping[str, Any]) -> str:
         return next(it.reason for it in self.driver.rejects(self.execution_id) if it.item_index == event["index"])
-
-
-def answer_to(request: Mapping[str, Any]) -> dict[str, Json]:
-    fields = ("tenantId", "interactionId", "correlationId", "resumeToken")
-    return {**{name: request[name] for name in fields}, "responsePayload": {"status": "APPROVED"}}
 
 
 def test_o16_every_slot_comes_back_once(tmp_path, monkeypatch):
@@ -129,7 +124,7 @@ def test_o16_a_policy_that_fails_the_unit(tmp_path, monkeypatch, cause):
         if cause == "timeout":
             driver.advance(MINUTE_MS + 1)
         for interaction in driver.pending():
-            driver.answer(queue.request_of(interaction), {"status": "APPROVED"})
+            driver.answer(queue.request_of(interaction), APPROVED)
         execution, unit = driver.execution(execution_id), driver.unit(execution_id, AWAIT)
         assert unit is not None
         codes = {"dispatch": "DISPATCH_FAILED", "create": "PAYLOAD_TOO_LARGE", "timeout": "AWAIT_TIMEOUT"}
@@ -172,7 +167,7 @@ class Burst(Player):
         """Answer every request not answered yet, all at once."""
         fresh = self.driver.requests()[self.answered :]
         self.answered += len(fresh)
-        self.replies += self.driver.complete_all([answer_to(it) for it in fresh for _ in range(times)])
+        self.replies += self.driver.complete_all([completion(it, APPROVED) for it in fresh for _ in range(times)])
         return len(fresh)
 
 
