@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tpf_streams.core.events import ArrivalMarked
 from tpf_streams.core.state import State
+from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.router import response_topics
 from tpf_streams.engine.wire import encode_marker, events_topic
@@ -23,6 +24,10 @@ class Sweep:
     noted: dict[str, int]
     grace_until_ms: int
     open: bool = False
+    shortest_ms: int = 0
+    """The shortest time-out of the pipeline: what is dispatched from now on is not over before."""
+    look_ms: int = 0
+    """Before this time no deadline can be over, so that a busy task need not ask its store every turn."""
 
     @classmethod
     async def begin(cls, env: Environment, state: State, partition: int) -> Sweep:
@@ -32,14 +37,23 @@ class Sweep:
         noted = {f"{part.topic}/{part.partition}": offset for part, offset in ends.items() if offset > 0}
         if state.first_deadline_ms() is not None:
             noted |= await _mark_events(env, partition)
-        return cls(partition, noted, state.now_ms + env.deadline_grace_ms)
+        timeouts = [it.timeout_ms for it in env.definition.steps if isinstance(it, AwaitDefinition)]
+        grace_until_ms = state.now_ms + env.deadline_grace_ms
+        return cls(partition, noted, grace_until_ms, shortest_ms=min(timeouts, default=0))
 
     def due(self, state: State, *, held: bool) -> bool:
         """Whether a deadline is over and may pass now."""
         if held or not self._may_pass(state):
             return False
+        # An early completion brings a deadline of its own, which may be near: then nothing is put off.
+        if state.now_ms < self.look_ms and not state.early_rows:
+            return False
         first = state.first_deadline_ms()
-        return first is not None and first < state.now_ms
+        if first is not None and first < state.now_ms:
+            return True
+        later = state.now_ms + self.shortest_ms
+        self.look_ms = later if first is None else min(later, first)
+        return False
 
     def next_ms(self, state: State) -> int | None:
         """When to look again without being told; None: nothing has a deadline. Markers come as input."""
