@@ -71,12 +71,13 @@ class TerseFormatter(logging.Formatter):
     raised, may hold a payload, and its place is the record of the execution."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{record.levelname.lower()}: {record.getMessage()}"
+        words, _, _ = record.getMessage().partition("\n")
+        line = f"{record.levelname.lower()}: {words}"
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return line
-        words = f": {error}" if isinstance(error, TpfError) and error.code.startswith(("LOG", "TASK")) else ""
-        return f"{line} ({type(error).__name__}{words})"
+        ours = isinstance(error, TpfError) and error.code.startswith(("LOG", "TASK"))
+        return f"{line} ({type(error).__name__}{f': {error}' if ours else ''})"
 
 
 class ConsoleHandler(logging.Handler):

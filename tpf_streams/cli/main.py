@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import traceback
+from typing import NoReturn
 
 import typer
 
@@ -10,9 +14,12 @@ from tpf_streams.cli.complete import complete
 from tpf_streams.cli.console import Exit, log_to_stderr
 from tpf_streams.cli.describe import describe
 from tpf_streams.cli.pending import pending
-from tpf_streams.cli.run import run
+from tpf_streams.cli.run import STEP_THREADS, run
 from tpf_streams.cli.status import status
 from tpf_streams.cli.validate import validate
+
+TRACEBACK = "TPF_STREAMS_TRACEBACK"
+"""A traceback may end in words that hold a payload: it is shown on demand only."""
 
 app = typer.Typer(
     help="Durable pipelines with await boundaries: a request goes out, and the same execution goes on when its answer "
@@ -32,9 +39,28 @@ for command in (validate, run, status, pending, complete, describe):
 
 def main() -> None:
     """The console script."""
+    log_to_stderr()
     try:
-        log_to_stderr()
         app()
+    except SystemExit as left:
+        leave(left.code if isinstance(left.code, int) else Exit.OK)
     except KeyboardInterrupt:
         # Before a run has handlers of its own, or after its second Ctrl-C: what is stored is stored.
-        sys.exit(Exit.INTERRUPTED)
+        leave(Exit.INTERRUPTED)
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} in {where.filename}:{where.lineno}"
+        typer.echo(f"tpf-streams: internal error, {place}; {TRACEBACK}=1 shows the traceback", err=True)
+        leave(Exit.FAILED)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with all that was written. A step that still runs in a thread is not waited for: it is owed, and
+    the next run does it again."""
+    if any(thread.name.startswith(STEP_THREADS) for thread in threading.enumerate()):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    sys.exit(code)

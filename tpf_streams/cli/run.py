@@ -43,6 +43,7 @@ from tpf_streams.runtime.run_tally import RunTally
 from tpf_streams.runtime.views import LogViews
 
 T = TypeVar("T")
+STEP_THREADS = "tpf-step"
 
 
 class LogKind(StrEnum):
@@ -178,7 +179,7 @@ async def _run(
 ) -> tuple[RunResult, signal.Signals | None]:
     definition, clock, tally = loaded.definition, SystemClock(), RunTally()
     async with AsyncExitStack() as stack:
-        pool = ThreadPoolExecutor(thread_name_prefix="tpf-step")
+        pool = ThreadPoolExecutor(thread_name_prefix=STEP_THREADS)
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         log = _open_log(options, kind, loaded)
         stack.push_async_callback(log.close)
@@ -204,7 +205,7 @@ async def _run(
 
 def _open_log(options: RunOptions, kind: LogKind, loaded: LoadedPipeline) -> ViewableLog:
     if kind is LogKind.MEMORY or options.data_dir is None:
-        return open_memory_log(loaded)
+        return open_memory_log(loaded, options.data_dir)
     log = open_local_log(loaded, options.data_dir)
     remember(options.data_dir, run_note(options.pipeline, options.config, options.overrides, options.output_dir))
     say(f"data in {options.data_dir}; {rocksdb_memory(loaded)}")

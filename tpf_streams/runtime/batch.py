@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
@@ -14,6 +15,8 @@ from tpf_streams.runtime.intake import Intake
 from tpf_streams.runtime.run_result import RunResult, run_result
 from tpf_streams.runtime.run_tally import RunTally
 from tpf_streams.runtime.views import LogViews
+
+log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 1.0
 """A fact can be lost with a task that is opened anew: the rows are looked at this often besides."""
@@ -64,7 +67,9 @@ class BatchRun:
             return run_result(self.intake, self.views, self.tally, time.monotonic() - began_s)
         finally:
             stop.set()
-            await asyncio.gather(*beside, return_exceptions=True)
+            for found_wrong in await asyncio.gather(*beside, return_exceptions=True):
+                if isinstance(found_wrong, Exception):
+                    log.warning("a companion of the run ended early", exc_info=found_wrong)
             await engine
 
     async def _until_done(self, engine: asyncio.Future[None], found: Iterator[Submission]) -> None:

@@ -17,6 +17,7 @@ from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.settings_table import SETTINGS
 from tpf_streams.errors import LogError
 from tpf_streams.logs.local import LocalLog
+from tpf_streams.logs.local.directory import DataDirectory
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.ports import Log, ReadableStore
 from tpf_streams.stores.rocksdb import RocksDbMemory, RocksDbStateStore, rocksdb_options
@@ -96,9 +97,26 @@ def open_local_log(loaded: LoadedPipeline, data_dir: Path) -> LocalLog:
     )
 
 
-def open_memory_log(loaded: LoadedPipeline) -> MemoryLog:
-    """A log that ends with the process."""
-    return MemoryLog(
+class OwningMemoryLog(MemoryLog):
+    """A log in memory whose process owns a directory all the same, because it answers operators there."""
+
+    directory: DataDirectory | None = None
+
+    async def close(self) -> None:
+        await super().close()
+        if self.directory is not None:
+            self.directory.release()
+
+
+def open_memory_log(loaded: LoadedPipeline, data_dir: Path | None = None) -> MemoryLog:
+    """A log that ends with the process. Raises LogOwnedError for a directory that another one owns."""
+    directory = None
+    if data_dir is not None:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory = DataDirectory(data_dir)
+    log = OwningMemoryLog(
         application_id=loaded.definition.application_id,
         partitions=loaded.settings.integer("topology.partitions"),
     )
+    log.directory = directory
+    return log
