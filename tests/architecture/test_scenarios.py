@@ -41,7 +41,8 @@ def test_a_scenario_is_shown_by_tests_that_exist(ident):
     assert tests or later, "neither a test nor what it needs"
     assert not later or len(later) >= REASON_CHARS_MIN
     assert len(tests) == len(set(tests))
-    assert [name for name in tests if name not in names_in(name.partition("::")[0])] == []
+    missing = [name for name in tests if name not in names_in(name.partition("::")[0])]
+    assert {name: elsewhere(name) for name in missing} == {}, "gone, or moved to where it says"
 
 
 def test_every_test_of_a_field_case_is_in_the_table():
@@ -50,6 +51,13 @@ def test_every_test_of_a_field_case_is_in_the_table():
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests" / "field").glob("test_*.py"))
     written = {name for file in files for name in names_in(file) if FIELD_TEST.search(name)}
     assert sorted(written - named) == []
+
+
+def elsewhere(name: str) -> list[str]:
+    """Where a test of this name is now."""
+    last = name.rpartition("::")[2]
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [it for file in files for it in names_in(str(file.relative_to(ROOT))) if it.endswith(f"::{last}")]
 
 
 @cache
