@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tpf_streams.errors import LogCorruptError, LogOwnedError
 from tpf_streams.stores.rocksdb import MIB, RocksDbStateStore, rocksdb_options
+
+
+def mem_tables(stores: list[RocksDbStateStore]) -> int:
+    return sum(int(store._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0) for store in stores)
 
 
 def test_one_budget_bounds_blocks_and_write_buffers(tmp_path: Path):
@@ -18,8 +23,11 @@ def test_one_budget_bounds_blocks_and_write_buffers(tmp_path: Path):
     for n in range(2_000):
         for store in stores:
             store.write({b"%06d" % (n * 7919 % 2_000): value})
-    used = sum(int(store._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0) for store in stores)
-    assert used <= 3 * MIB
+    # Full buffers are flushed in the background: on a busy machine a moment after the write that filled them.
+    deadline = time.monotonic() + 30
+    while mem_tables(stores) > 3 * MIB and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert mem_tables(stores) <= 3 * MIB
     assert all(sum(1 for _ in store.scan(b"", b"\xff")) == 2_000 for store in stores)
     for store in stores:
         store.close()
