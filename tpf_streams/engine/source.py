@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
 from tpf_streams.core.context import StepContext
@@ -59,14 +60,19 @@ class _Chain:
             if not bound.accepts(value):
                 yield from self._from(place + 1, value)
             elif step.cardinality is Cardinality.ONE_TO_MANY:
-                for item in bound.call(value, self._context):
-                    yield from self._from(place + 1, finished(bound, item))
+                results = bound.call(value, self._context)
+                try:
+                    for item in results:
+                        yield from self._from(place + 1, finished(bound, item))
+                finally:
+                    _close(results)
             else:
                 yield from self._from(place + 1, finished(bound, bound.call(value, self._context)))
 
     async def flow_async(self, start: Callable[[], object]) -> AsyncGenerator[Element, None]:
-        async for element in self._from_async(0, start()):
-            yield element
+        async with aclosing(self._from_async(0, start())) as elements:
+            async for element in elements:
+                yield element
 
     async def _from_async(self, place: int, value: object) -> AsyncGenerator[Element, None]:
         if isinstance(value, ItemReject):
@@ -81,18 +87,39 @@ class _Chain:
             async for element in self._from_async(place + 1, value):
                 yield element
             return
-        async for item in self._results(step, bound, value):
-            async for element in self._from_async(place + 1, finished(bound, item)):
-                yield element
+        async with aclosing(self._results(step, bound, value)) as results:
+            async for item in results:
+                async with aclosing(self._from_async(place + 1, finished(bound, item))) as elements:
+                    async for element in elements:
+                        yield element
 
     async def _results(self, step: StepDefinition, bound: BoundStep, value: object) -> AsyncGenerator[object, None]:
         if bound.kind == StepKind.ASYNC_GENERATOR:
-            async for item in bound.call(value, self._context):
-                yield item
+            async with aclosing(bound.call(value, self._context)) as results:
+                async for item in results:
+                    yield item
             return
         result = await self._runner.call(bound, value, self._context)
-        for item in result if step.cardinality is Cardinality.ONE_TO_MANY else (result,):
-            yield item
+        if step.cardinality is not Cardinality.ONE_TO_MANY:
+            yield result
+            return
+        # A sync generator works while it is asked for an item: in the pool, or it would hold up the loop.
+        waiting = iter(result)
+        try:
+            while (item := await self._runner.in_pool(lambda: next(waiting, _END))) is not _END:
+                yield item
+        finally:
+            await self._runner.in_pool(lambda: _close(waiting))
+
+
+_END = object()
+
+
+def _close(results: object) -> None:
+    """Let a generator of the user's go now, and not when nobody refers to it any more."""
+    close = getattr(results, "close", None)
+    if close is not None:
+        close()
 
 
 class _SyncSource:

@@ -92,6 +92,13 @@ class Task:
         if hasattr(self, "log"):
             await self.log.close()
 
+    async def wait(self, timeout_s: float) -> None:
+        """Until input may have come. While records are held back more input cannot be taken: then only time counts."""
+        if self._held_back:
+            await self._env.clock.sleep(timeout_s)
+        else:
+            await self.log.wait(timeout_s)
+
     def deliver(self, event: Event) -> None:
         """A local event for the next turn."""
         self._inbox.append(event)
@@ -125,6 +132,8 @@ class Task:
         await _uncancelled(self.log.commit(turn))
         self.state.committed()
         self._records = []
+        # A task that began event by event, because its turns failed, comes back to full batches.
+        self._batch_max = min(self._batch_max * 2, self._env.batch_max)
 
     async def _after_commit(self) -> None:
         if self._facts:
@@ -247,7 +256,7 @@ class Task:
     def _poison(self, event: Event, error: Exception, *, from_record: bool) -> None:
         """An event whose decision raises is set aside in this transaction, and its execution fails (contract 0.5)."""
         log.error("deciding %s raised %s; it is set aside", type(event).__name__, type(error).__name__)
-        if self._current is not None and from_record:
+        if self._current is not None and from_record and not isinstance(event, DecisionRaised):
             self._records.append(self._maker.dead_letter(self._current, "decision_raised", type(error).__name__))
         if isinstance(event, DeadlinesReached) and event.limit > 1:
             self._decide(DeadlinesReached(1))  # one by one, so that it shows whose deadline it is

@@ -128,7 +128,7 @@ class Worker:
     async def _wait(self, task: Task, stop: asyncio.Event) -> None:
         """Until input comes, local work is done, a deadline is near, or the worker stops."""
         waits = [
-            asyncio.ensure_future(task.log.wait(self._idle_s(task))),
+            asyncio.ensure_future(task.wait(self._idle_s(task))),
             asyncio.ensure_future(task.wake.wait()),
             asyncio.ensure_future(stop.wait()),
         ]

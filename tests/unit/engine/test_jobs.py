@@ -1,0 +1,115 @@
+"""Outside work of a task: bounded, in order, and forgotten with it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tpf_streams.core.events import EarlyDue
+from tpf_streams.engine.jobs import Jobs
+
+
+class Desk:
+    """Jobs whose works wait until they are let go."""
+
+    def __init__(self, limit: int = 2) -> None:
+        self.delivered: list[str] = []
+        self.started: list[str] = []
+        self.failed = 0
+        self.gates: dict[str, asyncio.Event] = {}
+        self.jobs = Jobs(lambda event: self.delivered.append(event.interaction_id), limit, self.fail)  # type: ignore[union-attr]
+
+    def fail(self) -> None:
+        self.failed += 1
+
+    def work(self, name: str):
+        async def run():
+            self.started.append(name)
+            gate = self.gates.setdefault(name, asyncio.Event())
+            await gate.wait()
+            return EarlyDue(name)
+
+        return run
+
+    async def finish(self, *names: str) -> None:
+        for name in names:
+            self.gates.setdefault(name, asyncio.Event()).set()
+        await turn_of_the_loop()
+
+
+async def turn_of_the_loop() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_bounded_work_waits_for_room_and_runs_in_order():
+    desk = Desk(limit=2)
+    for name in "abcd":
+        desk.jobs.submit(desk.work(name))
+    await turn_of_the_loop()
+    assert desk.started == ["a", "b"]
+    await desk.finish("b")
+    assert (desk.started, desk.delivered) == (["a", "b", "c"], ["b"])
+    await desk.finish("a", "c", "d")
+    assert (desk.delivered, desk.jobs.idle) == (["b", "a", "c", "d"], True)
+
+
+async def test_unbounded_work_starts_at_once():
+    desk = Desk(limit=1)
+    desk.jobs.submit(desk.work("bounded"))
+    desk.jobs.start(desk.work("pull"))
+    await turn_of_the_loop()
+    assert desk.started == ["bounded", "pull"]
+    await desk.finish("bounded", "pull")
+    assert desk.jobs.idle
+
+
+async def test_work_without_a_result_delivers_nothing():
+    desk = Desk()
+
+    async def nothing():
+        return None
+
+    desk.jobs.submit(nothing)
+    await turn_of_the_loop()
+    assert (desk.delivered, desk.jobs.idle) == ([], True)
+
+
+async def test_a_closed_desk_delivers_nothing_and_starts_nothing():
+    desk = Desk(limit=1)
+    desk.jobs.submit(desk.work("a"))
+    desk.jobs.submit(desk.work("b"))
+    await turn_of_the_loop()
+    await desk.jobs.close()
+    await desk.finish("a", "b")
+    assert (desk.started, desk.delivered, desk.jobs.idle) == (["a"], [], True)
+
+
+async def test_what_ends_while_it_is_closed_is_not_delivered():
+    desk = Desk()
+
+    async def stubborn():
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return EarlyDue("too late")
+
+    desk.jobs.start(stubborn)
+    await turn_of_the_loop()
+    await desk.jobs.close()
+    assert desk.delivered == []
+
+
+async def test_work_that_raises_is_not_lost_without_a_word():
+    """Its event will never come, so its task has to be opened anew: the error says so."""
+    desk = Desk(limit=1)
+
+    async def broken():
+        raise KeyError("an error of ours")
+
+    desk.jobs.submit(broken)
+    desk.jobs.submit(desk.work("next"))
+    await turn_of_the_loop()
+    assert isinstance(desk.jobs.error, KeyError)
+    assert desk.failed == 1
+    await desk.finish("next")
+    assert desk.delivered == ["next"]
