@@ -100,6 +100,7 @@ def commands_to_answer(data_dir: Path, step: AwaitDefinition, first: Interaction
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(stop.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await stop.wait()
     except TimeoutError:
         return

@@ -91,7 +91,9 @@ class BatchRun:
         while self.tally.following:
             self.tally.moved.clear()
             try:
-                await asyncio.wait_for(self.tally.moved.wait(), LOOK_AGAIN_S)
+                # Not wait_for: until Python 3.12 it forgets a cancellation that meets the end of its wait.
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self.tally.moved.wait()
             except TimeoutError:
                 self._look_again()
         # A failed execution closes what it had open in bounded turns: leave no interaction behind that says it waits.

@@ -12,7 +12,9 @@ _ENDED = "execution.terminal.total"
 
 
 class RunTally(Tally):
-    """Follows the executions it is told of. `in_flight`: interactions open now, as far as this process has seen.
+    """Follows the executions it is told of; `moved` is set when one has ended.
+
+    `in_flight`: interactions open now, as far as this process has seen.
 
     Facts come after the commit that made them true, and slots are given back after that, so `in_flight_max` is never
     above what the window and the budget allow.
@@ -52,4 +54,3 @@ class RunTally(Tally):
         for fact in facts:
             if fact.name == _ENDED:
                 self.ended(str(fact.ids.get("executionId")))
-        self.moved.set()

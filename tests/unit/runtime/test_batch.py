@@ -153,6 +153,25 @@ async def test_an_interrupt_leaves_what_waits_to_the_next_run(tmp_path):
     assert (result.executions, result.continued, result.completed) == ({"SUCCEEDED": 1}, 1, 1)
 
 
+async def test_an_interrupt_is_heard_amid_the_noise(tmp_path):
+    """It was not: a wait that ended in the moment of its cancellation went on as if nothing had been asked."""
+    bench = Bench(tmp_path, ASKING, same)
+    batch = bench.batch()
+    running = asyncio.ensure_future(batch.run(iter([order("a")])))
+    await until(bench.open_interaction)
+
+    async def noise() -> None:
+        while not running.done():
+            batch.tally.moved.set()
+            await asyncio.sleep(0)
+
+    beside = asyncio.ensure_future(noise())
+    await asyncio.sleep(0.05)
+    batch.interrupt.set()
+    assert (await asyncio.wait_for(running, 5)).waiting == 1
+    await beside
+
+
 async def test_a_deadline_ends_a_run_that_nobody_answers(tmp_path):
     bench = Bench(tmp_path, ASKING.replace("PT10S", "PT0.2S"), same)
     result = await bench.run(order("a"))
