@@ -1,0 +1,234 @@
+"""The checker of turns: sees every turn that holds, as rows and records, and knows nothing of how it was decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+
+from tests.simulation.log import SimLog
+from tests.simulation.pipelines import OUTPUTS, Pipeline
+from tests.simulation.provider import DIRECT, Ledger
+from tests.simulation.shadow import Change, Shadow, Violation
+from tpf_streams.core.execution import OwedKind
+from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
+from tpf_streams.core.rows import text_id
+from tpf_streams.core.step import Parallelism
+from tpf_streams.core.unit import SessionRecord
+from tpf_streams.engine.wire import SOURCE_HEADER
+from tpf_streams.ports import TopicPartition, Turn
+
+_OPEN = (InteractionStatus.WAITING, InteractionStatus.DISPATCHING, InteractionStatus.DISPATCHED)
+EXCUSED = 10**9
+
+
+class Auditor:
+    """Raises Violation at the first turn that breaks an invariant of `tpf_streams.core`."""
+
+    def __init__(self, pipeline: Pipeline, log: SimLog, ledger: Ledger) -> None:
+        self.shadow = Shadow()
+        self.turns = 0
+        self.noted: dict[int, dict[TopicPartition, int]] = {}
+        """What the last opening of a partition found: the ends of everything that carries answers."""
+        self.grace_until_ms: dict[int, int] = {}
+        self._on_their_way: set[tuple[str, int | None]] = set()
+        self.cancelled: set[str] = set()
+        self.undeliverable: set[str] = set()
+        self.lossy = False
+        self.alone = True
+        """Whether one process has all partitions: then the budget bounds what is open at the provider."""
+        self._pipeline = pipeline
+        self._log = log
+        self._ledger = ledger
+        definition = pipeline.definition
+        sequential = definition.parallelism is Parallelism.SEQUENTIAL
+        self._window = 1 if sequential else definition.limits.max_concurrency
+        self._first = next((step.index for step in pipeline.awaits), None)
+
+    def committed(self, partition: int, turn: Turn) -> None:
+        """One turn that holds."""
+        self.turns += 1
+        before = dict(self.shadow.tables[b"s"])
+        changes = self.shadow.apply(turn.rows)
+        touched = dict.fromkeys(c.new.execution_id for c in changes if c.kind in b"eiosuw" and c.new is not None)
+        for change in changes:
+            self._row(partition, turn, change)
+        self._outputs_join(turn, changes)
+        self._requests_join(turn, changes)
+        self._deadlines()
+        self._budget_kept()
+        for execution_id in touched:
+            self._window_kept(execution_id)
+            self._ended_owes_nothing(execution_id)
+        self._gates(changes, {row.execution_id: row for row in before.values()})
+
+    # --- single rows --------------------------------------------------------------------------------------------
+
+    def _row(self, partition: int, turn: Turn, change: Change) -> None:
+        old, new = change.old, change.new
+        match change.kind:
+            case b"i":
+                if new is None:
+                    raise Violation(f"interaction {old.interaction_id} was deleted")
+                if old is None or old.status is not new.status or old.response_payload != new.response_payload:
+                    self._interaction(partition, turn, old, new)
+                elif old.status.terminal and old != new:
+                    raise Violation(f"ended interaction {old.interaction_id} was written again: {old} -> {new}")
+            case b"o" if old is not None or new is None:
+                raise Violation(f"an item was settled twice: {old} -> {new}")
+            case b"e" if old is not None and old.status.terminal and old != new:
+                raise Violation(f"ended execution changed: {old} -> {new}")
+
+    def _interaction(self, partition: int, turn: Turn, old: InteractionRecord | None, new: InteractionRecord) -> None:
+        if old is not None:
+            if old.status.terminal:
+                raise Violation(f"interaction came back or was answered twice: {old} -> {new}")
+            if _lasting(old) != _lasting(new) or new.version <= old.version:
+                raise Violation(f"interaction changed what must stay: {old} -> {new}")
+        honest = [answer for answer in self._ledger.answers[new.interaction_id] if answer.honest]
+        in_time = [answer for answer in honest if answer.arrived_ms <= new.deadline_epoch_ms]
+        match new.status:
+            case InteractionStatus.COMPLETED:
+                if not any(answer.payload == new.response_payload for answer in in_time):
+                    raise Violation(f"admitted without an honest answer in time: {new}, said {honest}")
+            case InteractionStatus.TIMED_OUT:
+                self._timed_out(partition, turn, new)
+            case InteractionStatus.CANCELLED:
+                ended = self.shadow.execution(new.execution_id).status.terminal
+                if not ended and new.interaction_id not in self.cancelled:
+                    raise Violation(f"cancelled by nobody: {new}")
+            case InteractionStatus.FAILED if new.interaction_id not in self.undeliverable:
+                raise Violation(f"failed though its dispatch was possible: {new}")
+            case _:
+                pass
+
+    def _timed_out(self, partition: int, turn: Turn, row: InteractionRecord) -> None:
+        """Late means arrived late: no answer that came in time was read before, or was there when the task opened."""
+        now = int.from_bytes(self.shadow.tables[b"n"][partition.to_bytes(2, "big") + b"n"], "big")
+        honest = [answer for answer in self._ledger.answers[row.interaction_id] if answer.honest]
+        if now <= row.deadline_epoch_ms and all(a.arrived_ms <= row.deadline_epoch_ms for a in honest):
+            raise Violation(f"timed out at {now}, before its deadline: {row}")
+        if self.lossy:
+            return
+        events = TopicPartition(self._log.events_topic, partition)
+        read = {**self._log.task_positions(partition), **turn.positions}.get(events, 0)
+        noted = self.noted.get(partition, {}) if now <= self.grace_until_ms.get(partition, 0) else {}
+        forwarded = self._forwarded(partition)
+        for answer in honest:
+            if answer.arrived_ms > row.deadline_epoch_ms:
+                continue
+            topic, part, offset = answer.place
+            if forwarded.get(answer.place, EXCUSED) < read:
+                raise Violation(f"timed out though {answer} was read before: {row}")
+            if offset < noted.get(TopicPartition(topic, part), 0):
+                raise Violation(f"timed out though {answer} had come before the task opened: {row}")
+
+    def _forwarded(self, partition: int) -> dict[tuple[str, int, int], int]:
+        """Where each answer stands in the events of a partition."""
+        found = {}
+        for record in self._log.committed(self._log.events_topic, partition):
+            source = dict(record.headers).get(SOURCE_HEADER, b"").decode()
+            if source == DIRECT:
+                found[record.topic, record.partition, record.offset] = record.offset
+            elif source:
+                topic, part, offset = source.rsplit("/", 2)
+                found[topic, int(part), int(offset)] = record.offset
+        return found
+
+    # --- a whole turn -------------------------------------------------------------------------------------------
+
+    def _outputs_join(self, turn: Turn, changes: list[Change]) -> None:
+        """Outputs leave with the turn that settles their items, all of them and no others."""
+        told = [orjson.loads(record.value or b"") for record in turn.records if record.topic == OUTPUTS]
+        sent = sorted(repr((body["executionId"], body["itemIndex"], body["payload"])) for body in told)
+        rows = [change.new for change in changes if change.kind == b"o"]
+        written = sorted(repr((row.execution_id, row.item_index, payload)) for row in rows for payload in row.payloads)
+        if sent != written:
+            raise Violation(f"outputs and output rows of one turn differ: {sent} and {written}")
+
+    def _requests_join(self, turn: Turn, changes: list[Change]) -> None:
+        topics = set(self._pipeline.request_topics)
+        told = [orjson.loads(record.value or b"") for record in turn.records if record.topic in topics]
+        created = [c.new for c in changes if c.kind == b"i" and c.old is None and c.new.transport_type == "kafka"]
+        if sorted(body["interactionId"] for body in told) != sorted(row.interaction_id for row in created):
+            raise Violation(f"requests and new interactions of one turn differ: {told} and {created}")
+
+    def _deadlines(self) -> None:
+        noted = {text_id(key[11:27]) for key in self.shadow.tables[b"d"]}
+        opened = {row.interaction_id for row in self.shadow.interactions if row.status in _OPEN}
+        if noted != opened:
+            raise Violation(f"deadlines without open interactions, or the other way: {noted ^ opened}")
+
+    def _budget_kept(self) -> None:
+        definition = self._pipeline.definition
+        if not self.alone or not definition.budget_enabled:
+            return
+        for step in self._pipeline.awaits:
+            opened = [row for row in self.shadow.interactions if row.step_index == step.index and row.status in _OPEN]
+            if step.transport.endpoint is not None and len(opened) > definition.limits.max_concurrency:
+                raise Violation(f"{len(opened)} open at step {step.index}, {definition.limits.max_concurrency} allowed")
+
+    def _window_kept(self, execution_id: str) -> None:
+        sessions = self.shadow.of_execution(b"s", execution_id)
+        if not sessions or not sessions[0].live:
+            return
+        if self._first is None:
+            return
+        rows = self.shadow.of_execution(b"i", execution_id)
+        dispatched = sum(1 for row in rows if row.step_index == self._first)
+        in_flight = dispatched - len(self.shadow.of_execution(b"o", execution_id))
+        if not 0 <= in_flight <= self._window:
+            raise Violation(f"{in_flight} items in flight, the window is {self._window}: {execution_id}")
+
+    def _ended_owes_nothing(self, execution_id: str) -> None:
+        if not self.shadow.execution(execution_id).status.terminal:
+            return
+        owed = [row for row in self.shadow.of_execution(b"w", execution_id) if row.kind is not OwedKind.CLOSE]
+        if owed or self.shadow.of_execution(b"s", execution_id):
+            raise Violation(f"an ended execution owes {owed} or keeps its session: {execution_id}")
+
+    def _gates(self, changes: list[Change], before: dict[str, SessionRecord]) -> None:
+        """On the durable path an item goes on only when its unit's dispatch is complete (contract 0.20).
+
+        Items that a live session had handed on before it was cancelled are on their way.
+        """
+        for change in changes:
+            row = change.new
+            if not self._goes_on(change):
+                continue
+            place = (row.execution_id, row.item_index)
+            now = self.shadow.of_execution(b"s", row.execution_id)
+            # A turn may hold the last answer of a live session and its cancellation.
+            session = before.get(row.execution_id) or (now[0] if now else None)
+            if place in self._on_their_way or session is None:
+                continue
+            self._on_their_way.add(place)
+            units = [
+                unit for unit in self.shadow.of_execution(b"u", row.execution_id) if unit.step_index == self._first
+            ]
+            if not session.live and (not units or not units[0].dispatch_complete):
+                raise Violation(f"the durable path went on before its gates: {row}, unit {units}")
+
+    def _goes_on(self, change: Change) -> bool:
+        """Whether a change is the first trace of an answered item's continuation."""
+        row = change.new
+        if self._first is None or row is None or change.kind not in (b"w", b"o", b"i") or row.item_index is None:
+            return False
+        if change.kind == b"o":
+            return bool(row.payloads)
+        if change.kind == b"i":
+            return bool(row.step_index > self._first)
+        return row.kind in (OwedKind.SEGMENT, OwedKind.SLOT) and row.step_index > self._first
+
+
+def _lasting(row: InteractionRecord) -> InteractionRecord:
+    """The part of an interaction that never changes."""
+    return replace(
+        row,
+        status=InteractionStatus.WAITING,
+        version=0,
+        response_payload=None,
+        actor=None,
+        updated_at_epoch_ms=0,
+        transport_metadata={},
+    )

@@ -1,0 +1,77 @@
+"""The memory log of the simulation: openings and reader groups can fail too, and a record can be looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tpf_streams.errors import LogError
+from tpf_streams.logs.memory import CommitFaults, MemoryLog, MemoryTaskLog, SyncMode
+from tpf_streams.ports import Clock, InputRecord, Record, TopicPartition
+
+
+class OpeningFailedError(LogError):
+    """A task could not be opened."""
+
+
+class GroupCommitLostError(LogError):
+    """A reader's commit raised; `held` says what the reader is not told."""
+
+
+class SimLog(MemoryLog):
+    """MemoryLog with two more places to fail. A fault strikes once: arm it again for the next."""
+
+    def __init__(
+        self,
+        application_id: str,
+        partitions: int,
+        topics: Mapping[str, int],
+        clock: Clock,
+        faults: CommitFaults,
+        *,
+        sync: SyncMode,
+        fence_at_commit_only: bool,
+    ) -> None:
+        super().__init__(
+            application_id=application_id,
+            partitions=partitions,
+            topics=topics,
+            clock=clock,
+            sync=sync,
+            sync_interval_ms=2_000,
+            faults=faults,
+            fence_at_commit_only=fence_at_commit_only,
+        )
+        self.refuse_openings = 0
+        self.lose_group_commit: bool | None = None
+        """True: the next commit of a group raises and holds; False: it raises and does not hold."""
+        self.opened: Callable[[int], None] = lambda partition: None
+
+    async def open_task(self, partition: int) -> MemoryTaskLog:
+        if self.refuse_openings > 0:
+            self.refuse_openings -= 1
+            raise OpeningFailedError(f"partition {partition} cannot be opened now")
+        task = await super().open_task(partition)
+        self.opened(partition)
+        return task
+
+    async def commit_group(
+        self, group: str, positions: Mapping[TopicPartition, int], records: Sequence[Record]
+    ) -> None:
+        lose, self.lose_group_commit = self.lose_group_commit, None
+        if lose is not False:
+            await super().commit_group(group, positions, records)
+        if lose is not None:
+            raise GroupCommitLostError(f"the commit of group {group} was lost from sight")
+
+    def record(self, topic: str, partition: int, offset: int) -> InputRecord:
+        found = self._state.topic(topic)[partition].records[offset]
+        assert found is not None, "an aborted record has no place to be looked up by"
+        return found
+
+    def committed(self, topic: str, partition: int) -> list[InputRecord]:
+        """The records of one partition that hold."""
+        return [record for record in self._state.topic(topic)[partition].records if record is not None]
+
+    def ends(self, topic: str) -> list[tuple[TopicPartition, int]]:
+        """The end of each partition of a topic."""
+        return [(part.name, part.end) for part in self._state.topic(topic)]

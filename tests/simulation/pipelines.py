@@ -1,0 +1,174 @@
+"""The pipelines of the simulation: drawn from a seed, defined by hand, as the DSL would define them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from tpf_streams.core.step import (
+    AnyStep,
+    AwaitDefinition,
+    Cardinality,
+    CorrelationStrategy,
+    Json,
+    Limits,
+    OnItemFailure,
+    OnItemTimeout,
+    Parallelism,
+    PipelineDefinition,
+    StepDefinition,
+    TransportSpec,
+)
+from tpf_streams.errors import PayloadError
+
+APPLICATION = "sim"
+SECRET = "simulated-secret"
+OUTPUTS = "sim-outputs"
+FORGED = "forged"
+"""A key that only forged payloads have: it must never get behind admission."""
+
+TRANSPORTS = ("kafka", "sqs", "queue", "webhook", "interaction-api")
+"""queue: SQS without its poller. It has a budget and no live session."""
+PUSHED = ("sqs", "queue", "webhook")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How one service step is bound."""
+
+    index: int
+    style: str
+    """function, async, generator or async generator."""
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """A definition, and how its steps are called."""
+
+    name: str
+    definition: PipelineDefinition
+    calls: dict[int, Call] = field(default_factory=dict)
+
+    @property
+    def awaits(self) -> list[AwaitDefinition]:
+        return [step for step in self.definition.steps if isinstance(step, AwaitDefinition)]
+
+    @property
+    def streams(self) -> bool:
+        return self.definition.is_stream(0)
+
+    @property
+    def request_topics(self) -> list[str]:
+        return [f"requests-{step.index}" for step in self.awaits if step.transport.type == "kafka"]
+
+    @property
+    def response_topics(self) -> list[str]:
+        kafka = [step.transport.options for step in self.awaits if step.transport.type == "kafka"]
+        return sorted({str(options["response"]["topic"]) for options in kafka})
+
+
+class _Draft:
+    """Steps in the making."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.steps: list[AnyStep] = []
+        self.calls: dict[int, Call] = {}
+        self.names: list[str] = []
+
+    def step(self, style: str, *, inline: bool = False, many: bool = False) -> None:
+        index = len(self.steps)
+        cardinality = Cardinality.ONE_TO_MANY if many else Cardinality.ONE_TO_ONE
+        name = f"ProcessStep{index}Service"
+        self.steps.append(StepDefinition(index, f"Step {index}", name, cardinality, "In", "Out", inline=inline))
+        self.calls[index] = Call(index, style)
+        self.names.append("inline" if inline else style)
+
+    def segment(self) -> None:
+        """Nothing, inline steps, or steps that are owed."""
+        for style in self.rng.choice(((), ("inline",), ("inline",), ("function",), ("async",), ("inline", "async"))):
+            self.step("function" if style == "inline" else style, inline=style == "inline")
+
+    def wait(self, transport: str) -> None:
+        rng, index = self.rng, len(self.steps)
+        signed = rng.random() < 0.7
+        self.steps.append(
+            AwaitDefinition(
+                index=index,
+                name=f"Await {index}",
+                step_id=f"ProcessAwait{index}Service",
+                cardinality=Cardinality.ONE_TO_ONE,
+                input_type="Request",
+                output_type="Answer",
+                timeout_ms=rng.randrange(15_000, 60_000),
+                transport=_spec(transport, index, shared=rng.random() < 0.5),
+                correlation=CorrelationStrategy.SIGNED_RESUME_TOKEN if signed else CorrelationStrategy.INTERACTION_ID,
+                require_token=signed,
+                idempotency_fields=("g",) if rng.random() < 0.3 and not self.waits else (),
+                on_item_timeout=rng.choices(tuple(OnItemTimeout), (2, 3))[0],
+                arms=("yes", "no"),
+                convert=convert,
+            )
+        )
+        self.names.append(transport)
+
+    @property
+    def waits(self) -> bool:
+        return any(isinstance(step, AwaitDefinition) for step in self.steps)
+
+
+def _spec(transport: str, index: int, *, shared: bool) -> TransportSpec:
+    request, response = f"requests-{index}", "responses" if shared else f"responses-{index}"
+    options = {"request": {"topic": request}, "response": {"topic": response}}
+    if transport == "kafka":
+        return TransportSpec("kafka", f"kafka://{request}", live=True, options=options)
+    if transport in ("sqs", "queue"):
+        return TransportSpec(transport, f"sqs://{request}", live=transport == "sqs", owed=True, options=options)
+    return TransportSpec(transport, owed=transport == "webhook", options=options)
+
+
+def convert(payload: Json) -> object:
+    """The answer type of every await step: {yes: {...}} or {no: {...}}, with what it answers and a number."""
+    if isinstance(payload, dict) and len(payload) == 1 and payload.keys() & {"yes", "no"}:
+        inner = next(iter(payload.values()))
+        if isinstance(inner, dict) and {"of", "nonce"} <= inner.keys():
+            return payload
+    raise PayloadError("neither yes nor no")
+
+
+def draw_pipeline(rng: Random) -> Pipeline:
+    """One of the pipelines. Weights favour streams over kafka, where most of the machinery is."""
+    draft = _Draft(rng)
+    stream = rng.random() < 0.78
+    if stream:
+        draft.step(rng.choice(("generator", "async generator")), many=True)
+        if rng.random() < 0.15:
+            draft.step(rng.choice(("function", "async")))
+    else:
+        draft.segment()
+    count = rng.choices((0, 1, 2), (1 if stream else 0, 16, 6))[0]
+    for _ in range(count):
+        draft.wait(rng.choices(TRANSPORTS, (8, 6, 2, 3, 1))[0])
+        draft.segment()
+    publishes = stream and rng.random() < 0.6
+    sequential = rng.random() < 0.1
+    concurrency = rng.choice((1, 2, 2, 3, 3, 4, 5, 8))
+    failing = rng.choices(tuple(OnItemFailure), (2, 3))[0]
+    definition = PipelineDefinition(
+        pipeline_id=APPLICATION,
+        app_name=APPLICATION,
+        steps=tuple(draft.steps),
+        application_id=APPLICATION,
+        id_secret=SECRET,
+        limits=Limits(
+            max_concurrency=concurrency, sweep_limit=rng.choice((1, 2, 100)), early_rows_max=rng.choice((1, 2, 100))
+        ),
+        parallelism=Parallelism.SEQUENTIAL if sequential else Parallelism.AUTO,
+        on_item_failure=failing,
+        budget_enabled=rng.random() < 0.9,
+        resume_token_secrets=(SECRET,),
+        output_topic=OUTPUTS,
+        publishes=publishes,
+    )
+    name = "-".join(draft.names) + f" x{concurrency} {failing}"
+    return Pipeline(name + " published" * publishes + " sequential" * sequential, definition, draft.calls)

@@ -1,0 +1,115 @@
+"""The simulation can fail: a machine that is wrong in one place is caught within 200 seeds, whatever the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.simulation.run import run_seed
+from tpf_streams.core.effects import Effect, RunSegment
+from tpf_streams.core.state import State
+from tpf_streams.engine import task as task_module
+from tpf_streams.engine.budgets import Budgets
+from tpf_streams.engine.recovery import owed_effects
+from tpf_streams.engine.task import Task
+from tpf_streams.logs.memory import MemoryLog
+from tpf_streams.ports import TopicPartition, Turn
+from tpf_streams.testing.faults import CommitUnknownError
+
+SEEDS_MAX = 200
+Positions = dict[TopicPartition, int]
+
+_commit, _release = Task._commit, Budgets.release
+
+
+def caught_by(**options: Any) -> str:
+    """The first complaint, with its seed."""
+    for seed in range(SEEDS_MAX):
+        failed = run_seed(seed, **options).failed
+        if failed:
+            return f"seed {seed}: {failed[seed].strip().splitlines()[-1]}"
+    pytest.fail(f"not caught by {SEEDS_MAX} seeds")
+
+
+def test_an_ended_row_that_owes_nothing_is_caught(monkeypatch):
+    """After a crash the continuation of an answered interaction is not taken up again."""
+
+    def forgetful(state: State) -> Iterator[Effect]:
+        for effect in owed_effects(state):
+            if not (isinstance(effect, RunSegment) and effect.owed.interaction_id is not None):
+                yield effect
+
+    monkeypatch.setattr(task_module, "owed_effects", forgetful)
+    assert "stuck" in caught_by()
+
+
+def test_records_before_the_commit_are_caught(monkeypatch):
+    """Requests and outputs leave first, then the turn is committed."""
+
+    async def hasty(task: Task, positions: Positions) -> None:
+        records, task._records = task._records, []
+        await task._env.log.append(records)
+        await _commit(task, positions)
+
+    monkeypatch.setattr(Task, "_commit", hasty)
+    assert caught_by()
+
+
+def test_effects_before_the_commit_are_caught(monkeypatch):
+    """Dispatches outside the log, segments and publishing begin first, then the turn is committed."""
+
+    async def hasty(task: Task, positions: Positions) -> None:
+        await task._perform()
+        await _commit(task, positions)
+
+    monkeypatch.setattr(Task, "_commit", hasty)
+    assert caught_by()
+
+
+def test_a_permit_that_returns_twice_is_caught(monkeypatch):
+    """As long as there is one to return: the budget's own assertion does not help."""
+
+    def generous(budgets: Budgets, step_index: int, execution_id: str) -> None:
+        scope = budgets._scopes.get(step_index)
+        for _ in range(2):
+            if scope is not None and scope.held_by(execution_id):
+                _release(budgets, step_index, execution_id)
+
+    monkeypatch.setattr(Budgets, "release", generous)
+    assert "AssertionError" not in caught_by()
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["committed again", "forgotten"])
+def test_an_unknown_outcome_taken_for_an_abort_is_caught(monkeypatch, again):
+    """A new producer, and on with the memory: the turn is committed once more, or its changes are dropped."""
+
+    async def trusting(task: Task, positions: Positions) -> None:
+        task.state.remember_now()
+        turn = Turn(task._records, task.state.encoded_changes(), positions)
+        try:
+            await task.log.commit(turn)
+        except CommitUnknownError:
+            task.log = await task._env.log.open_task(task.partition)
+            task.state._store = task.log.store
+            if again:
+                await task.log.commit(turn)
+            else:
+                task.state._dirty.clear()
+        task.state.committed()
+        task._records = []
+
+    monkeypatch.setattr(Task, "_commit", trusting)
+    assert caught_by()
+
+
+def test_a_log_that_only_claims_to_sync_is_caught(monkeypatch):
+    """What was acknowledged is lost by a crash of the machine."""
+    sync = MemoryLog.__init__
+
+    def broken(log: MemoryLog, **options: Any) -> None:
+        sync(log, **{**options, "sync": "broken"})
+
+    monkeypatch.setattr(MemoryLog, "__init__", broken)
+    assert "lost" in caught_by(sync="commit")
