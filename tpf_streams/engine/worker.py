@@ -97,7 +97,7 @@ class Worker:
             except Exception:
                 log.exception("partition %d lost its turn and is opened anew", partition)
                 await self._drop(partition)
-                await _pause(stop, min(BACKOFF_FIRST_S * 2 ** self._failures[partition], BACKOFF_MAX_S))
+                await _pause(stop, backoff_s(self._failures[partition]))
 
     async def _reopen(self, partition: int) -> Task:
         self.reopened += 1
@@ -146,6 +146,11 @@ class Worker:
         if next_ms is None:
             return IDLE_WAIT_S
         return min(max((next_ms + 1 - self.environment.clock.now_ms()) / 1000, 0.01), IDLE_WAIT_S)
+
+
+def backoff_s(failures: int) -> float:
+    """Seconds before the next opening. The exponent is bounded: a partition may fail for days."""
+    return float(min(BACKOFF_FIRST_S * 2 ** min(failures, 30), BACKOFF_MAX_S))
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:
