@@ -17,9 +17,10 @@ from tpf_streams.core.step import ItemReject
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.core.window import chain, credit
 from tpf_streams.engine.budgets import Budgets
+from tpf_streams.engine.pull import Source
 from tpf_streams.engine.retry import code_of, message_of
 from tpf_streams.engine.segments import SegmentRunner, detail_of
-from tpf_streams.engine.source import Source, open_source
+from tpf_streams.engine.source import open_source
 from tpf_streams.errors import SourceChangedError
 
 log = logging.getLogger(__name__)

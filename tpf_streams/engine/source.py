@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Protocol
 
 from tpf_streams.core.context import StepContext
-from tpf_streams.core.step import Cardinality, ItemReject, Json, StepDefinition
+from tpf_streams.core.step import Cardinality, ItemReject, StepDefinition
+from tpf_streams.engine.pull import AsyncSource, Element, Source, SyncSource
 from tpf_streams.engine.segments import SegmentRunner, finished
 from tpf_streams.ports import BoundStep, StepKind
-
-Element = Json | ItemReject
-
-
-class Source(Protocol):
-    """Elements in source order. `ended` after the last one has been taken and one more was asked for."""
-
-    ended: bool
-
-    async def take(self, count: int) -> list[Element]:
-        """Up to `count` elements; fewer at the end, or before an error, which the next call raises."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 def open_source(runner: SegmentRunner, index: int, value: object, context: StepContext) -> Source:
@@ -33,8 +18,8 @@ def open_source(runner: SegmentRunner, index: int, value: object, context: StepC
     kinds = {runner.bindings.step(step.index).kind for step in steps}
     chain = _Chain(runner, steps, runner.definition.next_await(index), context)
     if kinds & {StepKind.ASYNC_FUNCTION, StepKind.ASYNC_GENERATOR}:
-        return _AsyncSource(chain.flow_async(lambda: runner.bindings.decode(index, value)))
-    return _SyncSource(runner, chain.flow(lambda: runner.bindings.decode(index, value)))
+        return AsyncSource(runner, chain.flow_async(lambda: runner.bindings.decode(index, value)))
+    return SyncSource(runner, chain.flow(lambda: runner.bindings.decode(index, value)))
 
 
 class _Chain:
@@ -120,67 +105,3 @@ def _close(results: object) -> None:
     close = getattr(results, "close", None)
     if close is not None:
         close()
-
-
-class _SyncSource:
-    """One hop to the pool for a whole pull: a hop for each element would cost more than the element."""
-
-    def __init__(self, runner: SegmentRunner, elements: Generator[Element, None, None]) -> None:
-        self._runner = runner
-        self._elements = elements
-        self._error: BaseException | None = None
-        # A pull that was cancelled still runs in its thread, and a generator that runs cannot be closed.
-        self._running = threading.Lock()
-        self.ended = False
-
-    async def take(self, count: int) -> list[Element]:
-        taken: list[Element] = await self._runner.in_pool(lambda: self._take(count))
-        return taken
-
-    def _take(self, count: int) -> list[Element]:
-        if self._error is not None:
-            raise self._error
-        taken: list[Element] = []
-        with self._running:
-            try:
-                while len(taken) < count:
-                    taken.append(next(self._elements))
-            except StopIteration:
-                self.ended = True
-            except Exception as error:
-                if not taken:
-                    raise
-                self._error = error
-        return taken
-
-    async def close(self) -> None:
-        await self._runner.in_pool(self._close)
-
-    def _close(self) -> None:
-        with self._running:
-            self._elements.close()
-
-
-class _AsyncSource:
-    def __init__(self, elements: AsyncGenerator[Element, None]) -> None:
-        self._elements = elements
-        self._error: BaseException | None = None
-        self.ended = False
-
-    async def take(self, count: int) -> list[Element]:
-        if self._error is not None:
-            raise self._error
-        taken: list[Element] = []
-        try:
-            while len(taken) < count:
-                taken.append(await anext(self._elements))
-        except StopAsyncIteration:
-            self.ended = True
-        except Exception as error:
-            if not taken:
-                raise
-            self._error = error
-        return taken
-
-    async def close(self) -> None:
-        await self._elements.aclose()

@@ -1,0 +1,71 @@
+"""A pull takes many elements where they come quickly; the first ones of a slow source do not wait for the next."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.unit.core.machine import pipeline
+from tests.unit.engine.shell import CONTEXT, runner
+from tpf_streams.engine.source import open_source
+from tpf_streams.testing.clock import ManualClock
+
+
+class Slow:
+    """Two sources that stop behind their first element until they may go on."""
+
+    def __init__(self) -> None:
+        self.waiting = threading.Event()
+        self.going_on = threading.Event()
+
+    def in_a_thread(self, count):
+        yield 0
+        self.waiting.set()
+        assert self.going_on.wait(10)
+        yield 1
+
+    async def on_the_loop(self, count):
+        yield 0
+        self.waiting.set()
+        while not self.going_on.is_set():
+            await asyncio.sleep(0)
+        yield 1
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("kind", ["in_a_thread", "on_the_loop"])
+async def test_the_first_element_of_a_slow_source_comes_alone(kind):
+    slow, clock = Slow(), ManualClock()
+    with ThreadPoolExecutor(1) as pool:
+        source = open_source(runner(pipeline("Sk"), getattr(slow, kind), clock=clock, executor=pool), 0, 1, CONTEXT)
+        pull = asyncio.create_task(source.take(5))
+        await until(slow.waiting.is_set)
+        assert not pull.done()
+        clock.advance(20)
+        assert (await pull, source.ended) == ([0], False)
+        slow.going_on.set()
+        assert (await source.take(5), source.ended) == ([1], True)
+        assert (await source.take(5), source.ended) == ([], True)
+        await source.close()
+
+
+@pytest.mark.parametrize("kind", ["in_a_thread", "on_the_loop"])
+async def test_a_slow_source_can_be_closed_in_the_middle(kind):
+    slow, clock = Slow(), ManualClock()
+    with ThreadPoolExecutor(2) as pool:
+        source = open_source(runner(pipeline("Sk"), getattr(slow, kind), clock=clock, executor=pool), 0, 1, CONTEXT)
+        pull = asyncio.create_task(source.take(5))
+        await until(slow.waiting.is_set)
+        pull.cancel()
+        await asyncio.gather(pull, return_exceptions=True)
+        closing = asyncio.create_task(source.close())
+        await asyncio.sleep(0)
+        slow.going_on.set()
+        await closing
