@@ -65,27 +65,48 @@ def check_input_fields(type_name: str, input_fields: Sequence[str], file: str) -
 
 
 def json_submissions(paths: Sequence[str], max_bytes: int) -> Iterator[Submission]:
-    """A `.json` file is one execution, each line of a `.jsonl` file is one; directories are listed for both."""
-    for path in _json_files(paths):
-        if path.suffix in JSON_LINES:
-            yield from _lines(path, max_bytes)
-        else:
-            yield _value(path, path.read_bytes(), 0, max_bytes)
+    """A `.json` file is one execution, each line of a `.jsonl` file is one; directories are listed for both.
 
-
-def _json_files(paths: Sequence[str]) -> Iterator[Path]:
+    What cannot be read is told, and the others go on.
+    """
     for given in map(Path, paths):
-        if given.is_dir():
-            yield from sorted(found for found in given.iterdir() if found.suffix in (".json", *JSON_LINES))
-        else:
-            yield given
+        try:
+            files = _json_files(given)
+        except OSError as error:
+            yield _unreadable(given, error)
+            continue
+        for path in files:
+            try:
+                yield from _lines(path, max_bytes) if path.suffix in JSON_LINES else _whole(path, max_bytes)
+            except OSError as error:
+                yield _unreadable(path, error)
+
+
+def _json_files(given: Path) -> list[Path]:
+    if not given.is_dir():
+        return [given]
+    return sorted(found for found in given.iterdir() if found.suffix in (".json", *JSON_LINES))
+
+
+def _whole(path: Path, max_bytes: int) -> Iterator[Submission]:
+    with path.open("rb") as file:
+        yield _value(path, file.read(max_bytes + 1), 0, max_bytes)
 
 
 def _lines(path: Path, max_bytes: int) -> Iterator[Submission]:
+    """Of a line that is too long no more than that is read into memory."""
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        number = 0
+        while line := file.readline(max_bytes + 2):
+            number += 1
             if line.strip():
                 yield _value(path, line.strip(), number, max_bytes)
+            while line and not line.endswith(b"\n"):
+                line = file.readline(max_bytes)
+
+
+def _unreadable(path: Path, error: OSError) -> Submission:
+    return Submission("", None, problem=f"{path}: cannot be read: {error.strerror or error}")
 
 
 def _value(path: Path, data: bytes, line: int, max_bytes: int) -> Submission:
