@@ -43,6 +43,7 @@ def new_process(world: World, number: int, partitions: Sequence[int]) -> Process
         SegmentRunner(definition, steps, world.clock, RetryPolicy(world.retries, 200, 1_000), None),
         Budgets(definition),
         publisher=Publisher(world.bookshelf, world.publish_failed, ran),
+        observer=world,
         batch_max=world.batch_max,
         segments_max=4,
         deadline_grace_ms=world.grace_ms,

@@ -43,7 +43,17 @@ class Auditor:
         definition = pipeline.definition
         sequential = definition.parallelism is Parallelism.SEQUENTIAL
         self._window = 1 if sequential else definition.limits.max_concurrency
+        self._positions: dict[TopicPartition, int] = {}
+        self._timeouts = {step.index: step.timeout_ms for step in pipeline.awaits}
         self._first = next((step.index for step in pipeline.awaits), None)
+
+    def resync(self) -> Shadow:
+        """The log lost its tail: go on from what is left; -> what there was."""
+        before, self.shadow = self.shadow, Shadow.of(self._log)
+        self._positions.clear()
+        for partition in range(self._log.partitions):
+            self._positions.update(self._log.task_positions(partition))
+        return before
 
     def committed(self, partition: int, turn: Turn) -> None:
         """One turn that holds."""
@@ -51,6 +61,7 @@ class Auditor:
         before = dict(self.shadow.tables[b"s"])
         changes = self.shadow.apply(turn.rows)
         touched = dict.fromkeys(c.new.execution_id for c in changes if c.kind in b"eiosuw" and c.new is not None)
+        self._moves_on(partition, turn, changes)
         for change in changes:
             self._row(partition, turn, change)
         self._outputs_join(turn, changes)
@@ -136,6 +147,25 @@ class Auditor:
         return found
 
     # --- a whole turn -------------------------------------------------------------------------------------------
+
+    def _moves_on(self, partition: int, turn: Turn, changes: list[Change]) -> None:
+        """Positions and time never go back, and the items of a stream are dispatched in their order."""
+        for part, position in turn.positions.items():
+            if position <= self._positions.get(part, 0):
+                raise Violation(f"{part} went from {self._positions[part]} to {position}")
+            self._positions[part] = position
+        for change in changes:
+            if change.kind == b"n" and change.old is not None and change.new < change.old:
+                raise Violation(f"the time of partition {partition} went back")
+        fresh = [c.new for c in changes if c.kind == b"i" and c.old is None and c.new.step_index == self._first]
+        for row in fresh:
+            if row.deadline_epoch_ms != row.created_at_epoch_ms + self._timeouts[row.step_index]:
+                raise Violation(f"a deadline that is not the step's: {row}")
+        for execution_id in dict.fromkeys(row.execution_id for row in fresh if row.item_index is not None):
+            rows = self.shadow.of_execution(b"i", execution_id)
+            found = {row.item_index for row in rows if row.step_index == self._first}
+            if found != set(range(len(found))):
+                raise Violation(f"items were dispatched out of order: {sorted(found)}")
 
     def _outputs_join(self, turn: Turn, changes: list[Change]) -> None:
         """Outputs leave with the turn that settles their items, all of them and no others."""

@@ -63,6 +63,28 @@ async def poke(world: World) -> None:
                 world.count(fault, [row.status.value])
 
 
+async def poison(world: World) -> None:
+    """A record on a response topic that is no completion."""
+    topics = world.pipeline.response_topics
+    if topics and world.sync == "commit":
+        world.count_all(Fault.POISON)
+        value = world.rng.choice((None, b"", b" ", b"null", b"[]", b"{", b"\xff", b'{"tenantId":"acme"}', b"NaN"))
+        topic = world.rng.choice(topics)
+        place = await world.log.append_one(Record(topic, None, value))
+        world.poison["/".join(map(str, place))] += 1
+
+
+async def hold_demand(world: World) -> None:
+    """Downstream asks for nothing, or for a few items."""
+    tasks = [task for process in world.processes for task in process.worker.tasks.values()]
+    if tasks:
+        performer = world.rng.choice(tasks).performer
+        if world.rng.random() < 0.4:
+            performer.demand = 0
+        else:
+            performer.request(world.rng.randrange(1, 4))
+
+
 async def jump_clock(world: World) -> None:
     world.count_all(Fault.CLOCK_JUMP)
     world.clock.jump(world.rng.choice((-3, -1, 1, 2)) * world.rng.choice((MINUTE_MS // 2, 20 * MINUTE_MS)))
@@ -231,6 +253,8 @@ MOVES: dict[Move, int] = {
     lose_result: 4,
     restart_provider: 2,
     poke: 14,
+    poison: 2,
+    hold_demand: 4,
     jump_clock: 1,
     rebalance: 8,
     steal: 4,

@@ -63,6 +63,13 @@ class SimLog(MemoryLog):
         if lose is not None:
             raise GroupCommitLostError(f"the commit of group {group} was lost from sight")
 
+    async def append_one(self, record: Record) -> tuple[str, int, int]:
+        """Append, and say where: topic, partition, offset."""
+        before = dict(self.ends(record.topic))
+        await self.append([record])
+        part, end = next((part, end) for part, end in self.ends(record.topic) if end != before.get(part, 0))
+        return part.topic, part.partition, end - 1
+
     def record(self, topic: str, partition: int, offset: int) -> InputRecord:
         found = self._state.topic(topic)[partition].records[offset]
         assert found is not None, "an aborted record has no place to be looked up by"

@@ -257,11 +257,7 @@ class Provider:
             home = partition_of(route_of(name) or 0, self._log.partitions)
             topic = f"{APPLICATION}-events"
             record = completion_record(topic, home, name, value, self._clock.now_ms(), DIRECT)
-        before = await self._log.end_offsets([topic])
-        await self._log.append([record])
-        after = await self._log.end_offsets([topic])
-        part = next(part for part in after if after[part] != before[part])
-        place = (topic, part.partition, after[part] - 1)
+        place = await self._log.append_one(record)
         direct = step.transport.type != "kafka"
         arrived = self._clock.now_ms() if direct else self._log.record(*place).timestamp_ms
         self.ledger.answers[ident].append(Answer(ident, due.payload, honest, arrived, place))

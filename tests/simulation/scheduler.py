@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from tests.simulation.application import new_process
 from tests.simulation.chaos import MOVES, Move
 from tests.simulation.shadow import Violation
@@ -97,6 +99,8 @@ async def quiet(world: World) -> None:
         await world.kill(zombie)
     for process in world.processes:
         process.doomed = False
+        for task in process.worker.tasks.values():
+            task.performer.request(inf)
         for partition in list(process.stale):
             await process.give_up(partition)
     if world.sync == "interval":

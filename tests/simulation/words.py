@@ -22,6 +22,7 @@ class Fault(StrEnum):
     MIXED_IDS = "completion with mixed ids"
     CONFLICT = "completion with another payload"
     BAD_PAYLOAD = "completion of a wrong type"
+    POISON = "record that is no completion"
     SILENT = "provider silent"
     PROVIDER_RESTART = "provider restarts, reads again"
     CLOCK_JUMP = "clock jump"

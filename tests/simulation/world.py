@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -16,9 +16,10 @@ from tests.simulation.outside import Bookshelf, Sending
 from tests.simulation.pipelines import APPLICATION, SECRET, draw_pipeline
 from tests.simulation.process import Process
 from tests.simulation.provider import Habits, Provider
-from tests.simulation.shadow import Shadow, Violation
+from tests.simulation.shadow import Violation
 from tests.simulation.steps import Failures, Sources
 from tests.simulation.words import ABSENT, Fault, Table
+from tpf_streams.core.effects import Fact
 from tpf_streams.core.events import ExecutionSubmitted
 from tpf_streams.core.identity import IdFactory, partition_of, route_hash, route_of
 from tpf_streams.engine.wire import encode_submission
@@ -45,6 +46,11 @@ class World:
         self.seed = seed
         self.table: Table = Counter()
         self.violation: Violation | None = None
+        self.facts: Counter[str] = Counter()
+        self.poison: Counter[str] = Counter()
+        """Records that are no completions, by where they stand."""
+        self.blinks = False
+        """Whether facts of turns that hold may have gone untold."""
         self._trace = trace
         rng = self.rng = Random(seed)
         self.pipeline = draw_pipeline(rng)
@@ -203,6 +209,11 @@ class World:
     def home(self, ident: str) -> int:
         return partition_of(route_of(ident) or 0, self.log.partitions)
 
+    def observe(self, facts: Sequence[Fact]) -> None:
+        """`ports.Observer` of all processes."""
+        for fact in facts:
+            self.facts[fact.name] += fact.count
+
     # --- what the world around is told -----------------------------------------------------------------------------
 
     def _struck(self, error: CommitUnknownError, turn: Turn) -> None:
@@ -210,6 +221,7 @@ class World:
         held = error.fault is CommitFault.HELD
         self.count_partition(COMMIT_FAULTS[held, error.partition in self.crashing], error.partition)
         if held:
+            self.blinks = True
             return
         topics = set(self.pipeline.request_topics)
         for record in turn.records:
@@ -244,8 +256,7 @@ class World:
         for process in [*self.zombies, *self.processes]:
             await self.kill(process)
         self.log.crash(self.rng.randrange(self.log.unsynced + 1))
-        shadow = Shadow.of(self.log)
-        if self.sync == "commit" and shadow.tables != self.auditor.shadow.tables:
+        before = self.auditor.resync()
+        if self.sync == "commit" and before.tables != self.auditor.shadow.tables:
             raise Violation("rows of acknowledged turns were lost")
-        self.auditor.shadow = shadow
         await self.provider.open()
