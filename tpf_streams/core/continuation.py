@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from tpf_streams.core.dispatch import check_payload, dispatch, dispatch_when_allowed
 from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment, StartSource
-from tpf_streams.core.ending import close_interaction, fail_execution, finish_if_drained, labels, succeed, unit_ended
+from tpf_streams.core.ending import (
+    close_interaction,
+    fail_execution,
+    failure_reason,
+    finish_if_drained,
+    labels,
+    succeed,
+    unit_ended,
+)
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import (
     ExecutionRecord,
@@ -161,7 +169,7 @@ def stop_source(
 ) -> SessionRecord:
     """No more items: what is in flight drains, then the execution fails with the first reason."""
     if session.failure is None:
-        session = replace(session, failure=failure, publish_on_failure=publish)
+        session = replace(session, failure=failure_reason(draft, *failure), publish_on_failure=publish)
         draft.put_session(session)
     return end_source(draft, execution, session)
 

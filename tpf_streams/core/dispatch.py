@@ -174,6 +174,15 @@ def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) ->
     draft.fact("interaction.dispatched.total", facts)
 
 
+def metadata_row(draft: Draft, metadata: dict[str, Json], adapter: str) -> dict[str, Json]:
+    """What a transport tells of a dispatch, where a row can hold it."""
+    try:
+        fits = row_bytes(metadata) <= draft.definition.limits.max_payload_bytes
+    except PayloadError:
+        fits = False
+    return metadata if fits else {"adapter": adapter}
+
+
 def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
     """A dispatch outside the log is known done. An answer may have been faster: then only the owing ends (T30)."""
     if draft.owed(owed.execution_id, owed.kind, owed.item_index) != owed:
@@ -187,7 +196,7 @@ def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
             interaction,
             status=InteractionStatus.DISPATCHED,
             version=interaction.version + 1,
-            transport_metadata=metadata,
+            transport_metadata=metadata_row(draft, metadata, interaction.transport_type),
             updated_at_epoch_ms=draft.now_ms,
         )
     )

@@ -11,6 +11,7 @@ from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
 
+ERROR_CODE_CHARS, PUBLISHED_CHARS = 128, 4_096
 CLOSE_AT_ONCE = 500
 """Interactions closed in one turn."""
 
@@ -94,7 +95,7 @@ def published(draft: Draft, execution_id: str, name: str) -> None:
     if execution is None or owed is None or execution.status.terminal:
         return
     draft.done(owed)
-    execution = replace(execution, published=name)
+    execution = replace(execution, published=row_text(name, PUBLISHED_CHARS))
     session = draft.session(execution_id)
     if session is not None and session.failure is not None:
         fail_execution(draft, execution, *session.failure)
@@ -138,7 +139,7 @@ def fail_execution(
 
     `of_unit`: the unit that is the reason, and its status; the others are FAILED.
     """
-    limits = draft.definition.limits
+    code, message, detail = failure_reason(draft, code, message, detail)
     session = draft.session(execution.execution_id)
     forget_owed(draft, execution.execution_id)
     for step in await_steps(draft):
@@ -152,15 +153,21 @@ def fail_execution(
             version=execution.version + 1,
             await_unit_id=None,
             error_code=code,
-            error_message=row_text(message, limits.error_message_chars),
-            error_detail=detail.encode(errors="backslashreplace")[-limits.error_detail_bytes :].decode(errors="ignore")
-            or None,
+            error_message=message,
+            error_detail=detail or None,
             updated_at_epoch_ms=draft.now_ms,
             summary=end_session(draft, execution),
         )
     )
     draft.effect(StopSource(execution.execution_id))
     draft.fact("execution.terminal.total", {"status": "FAILED"}, executionId=execution.execution_id, errorCode=code)
+
+
+def failure_reason(draft: Draft, code: str, message: str, detail: str) -> tuple[str, str, str]:
+    """Why an execution fails, as a row can hold it: of the detail, a traceback, the end is what matters."""
+    limits = draft.definition.limits
+    cut = detail.encode(errors="backslashreplace")[-limits.error_detail_bytes :].decode(errors="ignore")
+    return row_text(code, ERROR_CODE_CHARS), row_text(message, limits.error_message_chars), cut
 
 
 def end_session(draft: Draft, execution: ExecutionRecord) -> Summary:

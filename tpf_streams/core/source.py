@@ -12,7 +12,7 @@ from tpf_streams.core.events import ExecutionSubmitted, ItemsPulled, SourceFaile
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.gates import end_source
-from tpf_streams.core.json_policy import row_text
+from tpf_streams.core.json_policy import row_bytes, row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import ItemReject, Json
 from tpf_streams.core.unit import SessionRecord
@@ -27,6 +27,7 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
     if draft.execution(execution_id) is not None:
         draft.fact("execution.duplicate.total", {}, executionId=execution_id)
         return
+    fits = row_bytes(event.input_payload) <= definition.limits.max_aggregate_bytes
     execution = ExecutionRecord(
         tenant_id=event.tenant_id,
         execution_id=execution_id,
@@ -38,7 +39,7 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
         version=1,
         current_step_index=0,
         attempt=0,
-        input_payload=event.input_payload,
+        input_payload=event.input_payload if fits else None,
         source=None if event.source is None else asdict(event.source),
         await_unit_id=None,
         error_code=None,
@@ -49,6 +50,10 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
     )
     draft.put_execution(execution)
     draft.fact("execution.submitted.total", {}, executionId=execution_id)
+    if not fits:
+        message = f"the input is over {definition.limits.max_aggregate_bytes} bytes (pipeline.max-aggregate-bytes)"
+        fail_execution(draft, execution, "PAYLOAD_TOO_LARGE", message)
+        return
     owed = OwedRecord(execution_id, OwedKind.SEGMENT, None, 0)
     start_segment(draft, execution, owed, event.input_payload, converted=False)
 

@@ -177,3 +177,23 @@ def test_an_assignee_is_a_field_of_the_payload_or_the_word_itself():
     empty = machine.submit({"manager": None}, key="key-3")
     rows = [machine.interaction(execution_id, 0) for execution_id in (named, plain, empty)]
     assert [(row.assignee, row.group) for row in rows] == [("7", "duty"), ("manager", "duty"), (None, "duty")]
+
+
+@pytest.mark.parametrize("metadata", [{"x": "x" * 300_000}, {"x": object()}, {"x": 2**70}])
+def test_what_a_transport_tells_is_kept_only_where_a_row_can_hold_it(metadata):
+    machine = Machine(pipeline("w"))
+    execution_id = machine.submit({"n": 1})
+    (effect,) = machine.take(fx.SendOwed)
+    machine.decide(ev.RequestSent(effect.owed, metadata))
+    row = machine.interaction(execution_id, 0)
+    assert (row.status, row.transport_metadata) == (InteractionStatus.DISPATCHED, {"adapter": "webhook"})
+
+
+def test_an_input_that_no_row_may_hold_fails_its_execution():
+    machine = Machine(pipeline("s", max_aggregate_bytes=100))
+    execution = machine.execution(machine.submit({"n": "x" * 100}))
+    assert (execution.status, execution.error_code, execution.input_payload) == (
+        ExecutionStatus.FAILED,
+        "PAYLOAD_TOO_LARGE",
+        None,
+    )

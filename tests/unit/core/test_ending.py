@@ -38,9 +38,9 @@ def test_an_object_is_published_before_the_execution_succeeds():
     assert machine.owed_kinds(execution_id) == [OwedKind.PUBLISH]
     assert machine.take(fx.PublishObject) == [fx.PublishObject(execution_id)]
     assert machine.execution(execution_id).status is ExecutionStatus.RUNNING
-    machine.decide(ev.ObjectPublished(execution_id, "a.csv.out"))
+    machine.decide(ev.ObjectPublished(execution_id, "\udcff.csv.out"))
     execution = machine.execution(execution_id)
-    assert (execution.status, execution.published) == (ExecutionStatus.SUCCEEDED, "a.csv.out")
+    assert (execution.status, execution.published) == (ExecutionStatus.SUCCEEDED, "\\udcff.csv.out")
     assert not machine.decide(ev.ObjectPublished(execution_id, "b.csv.out")).changes
 
 
@@ -170,18 +170,25 @@ def test_an_item_that_is_no_json_ends_the_source():
     assert machine.find(execution_id, 1, 2) is None
 
 
-@pytest.mark.parametrize("source", [True, False])
-def test_texts_from_outside_are_cut_and_always_fit_a_row(source):
-    machine = Machine(pipeline("Sks" if source else "s"))
+@pytest.mark.parametrize("how", ["source", "source with items", "segment"])
+def test_texts_from_outside_are_cut_and_always_fit_a_row(how):
+    machine = Machine(pipeline("s" if how == "segment" else "Sks"))
     execution_id = machine.submit({"n": 1})
     message, detail = "\udcff" + "é" * 1_000, "start" + "é" * 8_192 + "\udcffend"
-    if source:
+    if how == "source with items":
+        machine.pull(execution_id, [{"n": 0}])
+        machine.decide(ev.SourceFailed(execution_id, "\udcff" * 200, message, detail))
+        assert machine.session(execution_id) is not None, "the reason waits in the session's row"
+        machine.answer(machine.interaction(execution_id, 1, 0))
+        machine.run_segments()
+    elif how == "source":
         machine.pull(execution_id, [ItemReject("\udcff.csv", 1, "\udcff", "\udcff" * 600, "\udcffraw")])
         machine.decide(ev.SourceFailed(execution_id, "BROKEN", message, detail))
     else:
         (effect,) = machine.take(fx.RunSegment)
         machine.decide(ev.SegmentFailed(effect.owed, "BROKEN", message, detail))
     execution = machine.execution(execution_id)
+    assert len(execution.error_code or "") <= 128
     assert len(execution.error_message or "") == 512
     assert (execution.error_message or "").startswith("\\udcffé")
     assert len((execution.error_detail or "").encode()) <= 8 * 1024
