@@ -129,7 +129,7 @@ _PIPELINE = (
         place="`platform`",
         FUNCTION="only COMPUTE is supported for now",
     ),
-    _count("pipeline.defaults.retry-limit", "Retries of one call of a step.", 10, 0, 1000),
+    _count("pipeline.defaults.retry-limit", "Retries of one call of a step.", 3, 0, 1000),
     _count("pipeline.defaults.retry-wait-ms", "Wait before the first of them.", 500, 0, _HOUR),
     _count("pipeline.defaults.max-backoff", "Longest wait between them, in ms.", 30_000, 0, _DAY),
     _flag("pipeline.defaults.jitter", "Spread those waits.", "false"),

@@ -135,7 +135,7 @@ class RocksDbStateStore:
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         # A scan reads its blocks once. Kept, those of one published file would fill the whole cache (seen: +30 MiB).
-        options.fill_cache(False)
+        options.fill_cache(False)  # type: ignore[call-arg]  # the stub forgets the argument
         try:
             iterator = self._db.iter(options)
             iterator.seek(start)
