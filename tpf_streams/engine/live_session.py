@@ -6,7 +6,6 @@ further than the window, and one element of look-ahead, allow (contract 0.17).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 
@@ -18,7 +17,7 @@ from tpf_streams.core.unit import SessionRecord
 from tpf_streams.core.window import chain, credit
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.pull import Source
-from tpf_streams.engine.retry import code_of, message_of
+from tpf_streams.engine.retry import code_of, is_control, message_of
 from tpf_streams.engine.segments import SegmentRunner, detail_of
 from tpf_streams.engine.source import open_source
 from tpf_streams.errors import SourceChangedError
@@ -28,7 +27,6 @@ log = logging.getLogger(__name__)
 PULL_MAX = 256
 """Elements of one pull: bounds a turn."""
 _SKIP_AT_ONCE = 1_000
-_CONTROL = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 
 
 class LiveSession:
@@ -86,9 +84,9 @@ class LiveSession:
                 elements = await source.take(count)
                 self._position += len(elements)
                 return ItemsPulled(self.execution_id, row.source_position, elements, source.ended)
-            except _CONTROL:
-                raise
             except BaseException as error:
+                if is_control(error):
+                    raise
                 await self.release_source()
                 pause = self._runner.policy.pause_s(attempt, error)
                 if pause is None:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Generator
 
 from tpf_streams.core.step import ItemReject, Json
+from tpf_streams.engine.retry import is_control
 from tpf_streams.engine.segments import SegmentRunner
 
 Element = Json | ItemReject
@@ -23,7 +24,7 @@ class Source(ABC):
     def __init__(self, runner: SegmentRunner) -> None:
         self._runner = runner
         self._ready: deque[Element] = deque()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._over = False
         self._filling: asyncio.Future[None] | None = None
 
@@ -94,7 +95,10 @@ class SyncSource(Source):
                     self._ready.append(next(self._elements))
             except StopIteration:
                 self._over = True
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
+                # Whatever it is: a generator that raised is over, and the next pull would take that for the end.
                 self._error = error
 
     async def close(self) -> None:
@@ -119,7 +123,9 @@ class AsyncSource(Source):
                 self._ready.append(await anext(self._elements))
         except StopAsyncIteration:
             self._over = True
-        except Exception as error:
+        except BaseException as error:
+            if is_control(error):
+                raise
             self._error = error
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from tpf_streams.errors import TerminalError
@@ -20,6 +21,18 @@ class RetryPolicy:
         if isinstance(error, TerminalError) or attempt > self.limit:
             return None
         return float(min(self.wait_ms * 2 ** (attempt - 1), self.max_backoff_ms)) / 1000
+
+
+def is_control(error: BaseException) -> bool:
+    """Whether the work itself is to stop: it was cancelled, or the process is to end.
+
+    A step may meet the cancellation of something else that it waits for. That is a failure like any other: taken for
+    ours, the work would end without a word, and its item would wait for ever.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | SystemExit)
 
 
 def code_of(error: BaseException) -> str:

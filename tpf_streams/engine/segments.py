@@ -14,11 +14,9 @@ from tpf_streams.core.context import StepContext
 from tpf_streams.core.events import SegmentCompleted, SegmentFailed
 from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.step import Cardinality, Json, PipelineDefinition, StepDefinition
-from tpf_streams.engine.retry import RetryPolicy, code_of, message_of
+from tpf_streams.engine.retry import RetryPolicy, code_of, is_control, message_of
 from tpf_streams.errors import TerminalError
 from tpf_streams.ports import Bindings, BoundStep, Clock, StepKind
-
-_CONTROL = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 
 
 class SegmentRunner:
@@ -75,9 +73,9 @@ class SegmentRunner:
             try:
                 outputs = await self._run_once(owed, value, converted, _attempt(context, attempt))
                 return SegmentCompleted(owed, outputs)
-            except _CONTROL:
-                raise
             except BaseException as error:
+                if is_control(error):
+                    raise
                 pause = self.policy.pause_s(attempt, error)
                 if pause is None:
                     return SegmentFailed(owed, code_of(error), message_of(error), detail_of(error))

@@ -69,3 +69,34 @@ async def test_a_slow_source_can_be_closed_in_the_middle(kind):
         await asyncio.sleep(0)
         slow.going_on.set()
         await closing
+
+
+class Odd(BaseException):
+    """What no `except Exception` catches."""
+
+
+def raises_oddly(count):
+    yield 0
+    raise Odd
+
+
+async def meets_a_cancelled_task(count):
+    yield 0
+    other = asyncio.ensure_future(asyncio.Event().wait())
+    other.cancel()
+    await other
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "error"), [(raises_oddly, Odd), (meets_a_cancelled_task, asyncio.CancelledError)]
+)
+async def test_no_error_is_taken_for_the_end_of_the_source(function, error):
+    """A generator that raised gives nothing more: were its error lost, the stream would succeed without the rest."""
+    with ThreadPoolExecutor(1) as pool:
+        source = open_source(runner(pipeline("Sk"), function, executor=pool), 0, 1, CONTEXT)
+        assert await source.take(5) == [0]
+        with pytest.raises(error):
+            await source.take(5)
+        assert not source.ended
+        await source.close()

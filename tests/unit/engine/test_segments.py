@@ -147,11 +147,39 @@ async def test_a_stop_iteration_is_an_error_like_others(executor):
     assert (event.code, event.message) == ("RuntimeError", "the step raised StopIteration")
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 async def test_control_flow_is_no_failure_of_the_step(error):
     segment = runner(pipeline("s"), Failing(error()))
     with pytest.raises(error):
         await segment.run(OWED, 1, False, CONTEXT)
+
+
+async def met_a_cancelled_task(value):
+    other = asyncio.ensure_future(asyncio.Event().wait())
+    other.cancel()
+    return await other
+
+
+async def test_a_step_that_waits_for_something_cancelled_fails():
+    """Taken for a cancellation of the run it would end without an event, and its item would wait for ever."""
+    segment = runner(pipeline("s"), met_a_cancelled_task, policy=RetryPolicy(limit=0))
+    event = await segment.run(OWED, 1, False, CONTEXT)
+    assert isinstance(event, SegmentFailed)
+    assert event.code == "CancelledError"
+
+
+async def test_a_run_that_is_cancelled_itself_just_ends():
+    began = asyncio.Event()
+
+    async def waits(value):
+        began.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(runner(pipeline("s"), waits).run(OWED, 1, False, CONTEXT))
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 class Unprintable(Exception):
