@@ -18,7 +18,7 @@ from tpf_streams.core.json_policy import canonical, row_bytes
 from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.rows import text_id
 from tpf_streams.core.state import Draft
-from tpf_streams.core.step import AwaitDefinition, CorrelationStrategy
+from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.core.token import check_token
 from tpf_streams.errors import PayloadError, TokenError
 
@@ -144,10 +144,10 @@ def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRe
 def check_row_token(
     draft: Draft, envelope: CompletionEnvelope, interaction: InteractionRecord, step: AwaitDefinition
 ) -> None:
-    """Contract 0.2: required for signedResumeToken, checked whenever supplied. The row decides about time."""
+    """Contract 0.2: required where the step says so, checked whenever supplied. The row decides about time."""
     token = envelope.resume_token
     if token is None:
-        if step.correlation is CorrelationStrategy.SIGNED_RESUME_TOKEN and step.require_token:
+        if step.require_token:
             raise _Refused(Outcome.RESUME_TOKEN_REJECTED, "a resume token is required")
         return
     if draft.state.signer is None:

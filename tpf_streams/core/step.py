@@ -96,6 +96,7 @@ class AwaitDefinition:
     transport: TransportSpec
     correlation: CorrelationStrategy
     require_token: bool
+    """Contract 0.2: by default, for signedResumeToken."""
     idempotency_fields: tuple[str, ...] = ()
     assignee: str | None = None
     group: str | None = None

@@ -46,8 +46,9 @@ def test_a_tokens_own_times_are_not_checked(changes):
     [
         (CorrelationStrategy.SIGNED_RESUME_TOKEN, False, None, "admitted"),
         (CorrelationStrategy.SIGNED_RESUME_TOKEN, False, "bad", "resume_token_rejected"),
-        (CorrelationStrategy.INTERACTION_ID, True, None, "admitted"),
-        (CorrelationStrategy.INTERACTION_ID, True, "bad", "resume_token_rejected"),
+        (CorrelationStrategy.INTERACTION_ID, False, None, "admitted"),
+        (CorrelationStrategy.INTERACTION_ID, False, "bad", "resume_token_rejected"),
+        (CorrelationStrategy.INTERACTION_ID, True, None, "resume_token_rejected"),
     ],
 )
 def test_when_a_token_is_required_and_when_it_is_checked(strategy, required, given, outcome):
