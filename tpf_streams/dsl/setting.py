@@ -80,8 +80,9 @@ class Setting:
     def parse(self, text: str) -> Value:
         """The value of `text`. Raises ValueError saying what is allowed; a secret is never repeated."""
         text = text.strip() if not self.secret else text
-        if text in self.refused:
-            raise ValueError(f"{shown(text)} is refused: {self.refused[text]}")
+        refusal = next((why for value, why in self.refused.items() if value.lower() == text.lower()), None)
+        if refusal is not None:
+            raise ValueError(f"{shown(text)} is refused: {refusal}")
         match self.kind:
             case Kind.FLAG:
                 return _flag(text)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 from tpf_streams.dsl import settings_table_markdown
 from tpf_streams.dsl.setting import Kind, Setting, Status
@@ -29,6 +32,15 @@ def test_every_default_is_legal_and_every_setting_explained():
             setting.parse(setting.default)
         assert setting.help.endswith(".")
         assert bool(setting.why) == (setting.status.value != "honoured")
+
+
+def test_what_is_refused_is_refused_however_it_is_written():
+    """Values are read in any case: `TRUE` would pass for a value that nobody has refused."""
+    for setting in SETTINGS.values():
+        for value, why in setting.refused.items():
+            for text in (value, value.upper(), value.title()):
+                with pytest.raises(ValueError, match=re.escape(why)):
+                    setting.parse(text)
 
 
 def test_no_variable_names_two_settings():
