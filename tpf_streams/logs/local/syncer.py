@@ -37,7 +37,7 @@ class Syncer:
         if self._mode == "interval":
             publish()
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._tick)
+                self._set_timer()
         elif durable or self._running is not None:
             # What need not be durable still waits behind a running sync: offsets become visible in order.
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -58,10 +58,16 @@ class Syncer:
             await asyncio.sleep(0)
         self._thread.shutdown()
 
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._tick)
+
     def _tick(self) -> None:
         self._timer = None
         if self._running is None:
             self._start()
+        else:
+            # The sync under way may have begun before the newest write, which may be the last one for hours.
+            self._set_timer()
 
     def _start(self) -> None:
         self._flying, self._waiting = self._waiting, []
