@@ -153,9 +153,12 @@ def _header_names(content: bytes, fault: str, encoding: str, where: str) -> tupl
 
 
 def _find_columns(names: tuple[str, ...], columns: Sequence[str], where: str) -> _Header:
-    for index, column in enumerate(names):
-        if column and column in names[:index]:
+    seen: set[str] = set()
+    for column in names:
+        if column in seen:
             raise CsvStructureError(f"{where}: column {_bounded(column)!r} stands twice in the header")
+        if column:
+            seen.add(column)
     for column in columns:
         if column not in names:
             found = _bounded(", ".join(names))
