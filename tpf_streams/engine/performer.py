@@ -149,9 +149,12 @@ class Performer:
         self.owners.clear()
 
     def _return_slot(self, execution_id: str, step_index: int) -> None:
-        budgets = self._env.budgets
-        budgets.release(step_index, execution_id)
-        if execution_id not in self.sessions and not budgets.concerns(execution_id):
+        self._env.budgets.release(step_index, execution_id)
+        self._forget_owner(execution_id)
+
+    def _forget_owner(self, execution_id: str) -> None:
+        """A task lives for months: whoever neither holds nor wants slots any more is dropped with the last of them."""
+        if execution_id not in self.sessions and not self._env.budgets.concerns(execution_id):
             self.owners.discard(execution_id)
 
     def _run(self, effect: fx.RunSegment) -> None:
@@ -205,6 +208,7 @@ class Performer:
         execution = self._execution(execution_id)
         if execution is not None and execution.status.terminal:
             self._env.budgets.withdraw(execution_id)
+        self._forget_owner(execution_id)
 
     async def _send(self, owed: OwedRecord) -> Event | None:
         """One dispatch outside the log, tried again under the same ids."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+import orjson
 import pytest
 
 from tests.unit.core.machine import TIMEOUT_MS
@@ -14,6 +15,8 @@ from tpf_streams.core.step import Json, OnItemTimeout
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.errors import RetryableError, TerminalError
 from tpf_streams.ports import Record
+
+CANCEL = (("tpf-event", b"cancel-execution"), ("tpf-version", b"1"))
 
 
 def source(count):
@@ -283,4 +286,18 @@ async def test_a_cancelled_turn_waits_for_its_commit():
     with pytest.raises(asyncio.CancelledError):
         await submitting
     assert len(done) == 1
+    await shell.task.close()
+
+
+@pytest.mark.parametrize(("shape", "functions"), [("S", [source]), ("Sk", [source]), ("kk", [])])
+async def test_an_ended_execution_leaves_nothing_behind_in_its_task(shape, functions):
+    """A task lives for months: what it kept of every execution would fill the memory."""
+    shell = await Shell(shape, *functions, max_concurrency=1).open()
+    for number, payload in enumerate((0, 1, 3)):
+        execution_id = await shell.submit(payload, f"key-{number}")
+        if not shell.execution(execution_id).status.terminal:
+            await shell.append((None, orjson.dumps({"executionId": execution_id, "reason": "enough"}), CANCEL))
+            await shell.settle()
+        assert shell.execution(execution_id).status.terminal
+    assert (shell.task.performer.owners, shell.task.performer.sessions) == (set(), {})
     await shell.task.close()
