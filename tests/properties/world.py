@@ -99,7 +99,7 @@ class World:
         self.session_slots.clear()
         self.slots.clear()
         self.state = State(self.store, 0, self.definition)
-        adopt_slots(self.state, _Adopter(self))  # type: ignore[arg-type]
+        adopt_slots(self.state, _Adopter(self), set())  # type: ignore[arg-type]
         for effect in list(owed_effects(self.state)):
             self.route(effect)
 

@@ -20,19 +20,18 @@ from tpf_streams.core.state import State
 from tpf_streams.engine.budgets import Budgets
 
 
-def adopt_slots(state: State, budgets: Budgets) -> set[str]:
-    """Bring the slots of open interactions and of unfinished continuations in; -> the executions that hold any."""
-    owners: set[str] = set()
+def adopt_slots(state: State, budgets: Budgets, owners: set[str]) -> None:
+    """Bring the slots of open interactions and of unfinished continuations in. Who holds any joins `owners` first: a
+    store that fails half-way must leave nobody whose slots would be counted again at the next opening."""
     for key in state.scan_keys(state.keys.all_deadlines()):
         interaction = state.get(state.keys.interaction(deadline_of(key)[1]), InteractionRecord)
         if interaction is not None and not interaction.status.terminal:
-            budgets.adopt(interaction.step_index, interaction.execution_id)
             owners.add(interaction.execution_id)
+            budgets.adopt(interaction.step_index, interaction.execution_id)
     for _, owed in state.scan(state.keys.all_owed(), OwedRecord):
         if owed.holds_slot is not None:
-            budgets.adopt(owed.holds_slot, owed.execution_id)
             owners.add(owed.execution_id)
-    return owners
+            budgets.adopt(owed.holds_slot, owed.execution_id)
 
 
 def owed_effects(state: State) -> Iterator[Effect]:

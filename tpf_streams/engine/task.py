@@ -36,7 +36,7 @@ from tpf_streams.engine.performer import Performer
 from tpf_streams.engine.poison import execution_of
 from tpf_streams.engine.records import Decoded, RecordMaker, decoded
 from tpf_streams.engine.recovery import adopt_slots, owed_effects
-from tpf_streams.engine.retry import message_of
+from tpf_streams.engine.retry import is_control, message_of
 from tpf_streams.engine.segments import detail_of
 from tpf_streams.engine.sweep import Sweep
 from tpf_streams.engine.wire import WireError
@@ -78,7 +78,7 @@ class Task:
         self.sweep = await Sweep.begin(env, self.state, self.partition)
         self.jobs = Jobs(self.deliver, env.segments_max, self.wake.set)
         self.performer = Performer(env, self.log, self.state, self.jobs, self.deliver, self.wake.set)
-        self.performer.owners |= adopt_slots(self.state, env.budgets)
+        adopt_slots(self.state, env.budgets, self.performer.owners)
         env.budgets.end_opening(self.partition)
         for effect in list(owed_effects(self.state)):
             self._route(effect, self._inbox)
@@ -247,7 +247,9 @@ class Task:
         """A pure, quick segment: its outputs join the transaction and fall with it. A failure takes the owed way."""
         try:
             outputs = self.performer.run_inline(effect)
-        except Exception:
+        except BaseException as error:
+            if is_control(error):
+                raise
             self.performer.hand_back(effect.owed)
             self._after.append(effect)
         else:

@@ -10,10 +10,11 @@ from tests.unit.core.machine import TIMEOUT_MS
 from tests.unit.engine.shell import Shell
 from tpf_streams.core.events import ExecutionSubmitted
 from tpf_streams.core.execution import ExecutionStatus
+from tpf_streams.core.state import State
 from tpf_streams.engine import worker
 from tpf_streams.engine.wire import encode_submission
 from tpf_streams.engine.worker import Worker, backoff_s
-from tpf_streams.errors import LogCorruptError, TaskLostError
+from tpf_streams.errors import LogCorruptError, LogError, TaskLostError
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.testing.clock import ManualClock
 from tpf_streams.testing.faults import CommitFault, CommitUnknownError, FaultPlan
@@ -90,6 +91,29 @@ async def test_an_opening_that_fails_keeps_the_slots_back_too():
     await found.advance(0)
     assert told == [1]
     await found.close()
+
+
+async def test_an_opening_that_fails_half_way_counts_no_slot_twice(monkeypatch):
+    """What was brought in before the failure is given up with the task, or each try would take slots for ever."""
+    shell = shell_of(max_concurrency=4)
+    found = Worker(shell.env)
+    await found.open()
+    for key in ("1", "2"):
+        await submitted(shell, found, key)
+    assert shell.env.budgets.held(0) == 2
+    await found._drop(0)
+
+    def fails(*args):
+        raise LogError("the disk is slow today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "scan", fails)
+        with pytest.raises(LogError):
+            await found.advance(0)
+    await found.advance(0)
+    assert shell.env.budgets.held(0) == 2
+    await found.close()
+    assert shell.env.budgets.held(0) == 0
 
 
 async def test_a_turn_that_fails_three_times_is_tried_event_by_event_and_comes_back_to_batches():
