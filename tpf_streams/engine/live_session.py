@@ -6,6 +6,7 @@ further than the window, and one element of look-ahead, allow (contract 0.17).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 PULL_MAX = 256
 """Elements of one pull: bounds a turn."""
+CLOSE_S = 1.0
+"""How long a source may take to close."""
 _SKIP_AT_ONCE = 1_000
 
 
@@ -130,9 +133,15 @@ class LiveSession:
         source, self._source = self._source, None
         if source is None:
             return
+        # A step that hangs in its thread keeps its generator: neither an end nor another opening may wait for it.
+        await asyncio.wait([asyncio.ensure_future(self._close(source))], timeout=CLOSE_S)
+
+    async def _close(self, source: Source) -> None:
         try:
             await source.close()
-        except Exception as error:
+        except BaseException as error:
+            if is_control(error):
+                raise
             log.warning("the source of %s did not close well: %s", self.execution_id, type(error).__name__)
 
     def _slot_granted(self) -> None:

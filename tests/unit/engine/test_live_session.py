@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -34,9 +36,11 @@ def digest_of(items) -> str:
     return digest
 
 
-def session_of(function=numbers, *, count=10, clock=None, limit=0, budgets=None, **options) -> LiveSession:
+def session_of(
+    function=numbers, *, count=10, clock=None, limit=0, budgets=None, executor=None, **options
+) -> LiveSession:
     definition = pipeline("Sk", **options)
-    found = runner(definition, function, clock=clock, policy=RetryPolicy(limit=limit, wait_ms=100))
+    found = runner(definition, function, clock=clock, policy=RetryPolicy(limit=limit, wait_ms=100), executor=executor)
     return LiveSession(found, budgets or Budgets(definition), OWED, count, CONTEXT, lambda: None)
 
 
@@ -173,12 +177,36 @@ async def test_a_used_slot_is_the_interactions_and_not_given_back():
     assert budgets.held(1) == 1
 
 
-async def test_a_generator_that_raises_while_it_is_closed_stops_nothing():
+async def test_a_source_that_hangs_in_its_thread_holds_up_neither_an_end_nor_another_opening(monkeypatch):
+    """Whoever closes a generator has to wait for the thread that runs it: a stopped run never ended."""
+    monkeypatch.setattr("tpf_streams.engine.live_session.CLOSE_S", 0.01)
+    hangs, let_go = threading.Event(), threading.Event()
+
+    def source(count):
+        hangs.set()
+        let_go.wait(30)
+        yield {"n": 0}
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            session = session_of(source, executor=pool)
+            pull = asyncio.create_task(session.pull(row(), 1))
+            await asyncio.to_thread(hangs.wait, 10)
+            pull.cancel()
+            async with asyncio.timeout(10):
+                await asyncio.gather(pull, return_exceptions=True)
+                await session.close()
+        finally:
+            let_go.set()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("I will not go"), SystemExit(0)], ids=repr)
+async def test_a_generator_that_raises_while_it_is_closed_stops_nothing(error):
     def clings(count):
         try:
             yield {"n": 0}
         finally:
-            raise RuntimeError("I will not go")
+            raise error
 
     session = session_of(clings)
     await session.pull(row(), 1)
