@@ -95,7 +95,7 @@ class SyncSource(Source):
                     self._ready.append(next(self._elements))
             except StopIteration:
                 self._over = True
-            except (KeyboardInterrupt, SystemExit):
+            except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 # Whatever it is: a generator that raised is over, and the next pull would take that for the end.

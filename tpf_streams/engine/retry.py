@@ -24,15 +24,16 @@ class RetryPolicy:
 
 
 def is_control(error: BaseException) -> bool:
-    """Whether the work itself is to stop: it was cancelled, or the process is to end.
+    """Whether the work itself is to stop: it was cancelled, or somebody interrupts the process.
 
     A step may meet the cancellation of something else that it waits for. That is a failure like any other: taken for
-    ours, the work would end without a word, and its item would wait for ever.
+    ours, the work would end without a word, and its item would wait for ever. So is a `sys.exit(0)` of some library:
+    the process would end in the middle as if all had succeeded.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | SystemExit)
+    return isinstance(error, KeyboardInterrupt)
 
 
 def code_of(error: BaseException) -> str:

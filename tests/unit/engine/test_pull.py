@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -88,8 +89,14 @@ async def meets_a_cancelled_task(count):
     yield 1
 
 
+def exits(count):
+    yield 0
+    sys.exit(0)
+
+
 @pytest.mark.parametrize(
-    ("function", "error"), [(raises_oddly, Odd), (meets_a_cancelled_task, asyncio.CancelledError)]
+    ("function", "error"),
+    [(raises_oddly, Odd), (exits, SystemExit), (meets_a_cancelled_task, asyncio.CancelledError)],
 )
 async def test_no_error_is_taken_for_the_end_of_the_source(function, error):
     """A generator that raised gives nothing more: were its error lost, the stream would succeed without the rest."""

@@ -147,11 +147,18 @@ async def test_a_stop_iteration_is_an_error_like_others(executor):
     assert (event.code, event.message) == ("RuntimeError", "the step raised StopIteration")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-async def test_control_flow_is_no_failure_of_the_step(error):
-    segment = runner(pipeline("s"), Failing(error()))
-    with pytest.raises(error):
+async def test_an_interrupt_is_no_failure_of_the_step():
+    segment = runner(pipeline("s"), Failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
         await segment.run(OWED, 1, False, CONTEXT)
+
+
+async def test_a_step_that_exits_fails(executor):
+    """`sys.exit(0)` ended the process in the middle with exit code 0, which says that every execution succeeded."""
+    segment = runner(pipeline("s"), Failing(SystemExit(0)), policy=RetryPolicy(limit=0), executor=executor)
+    event = await segment.run(OWED, 1, False, CONTEXT)
+    assert isinstance(event, SegmentFailed)
+    assert event.code == "SystemExit"
 
 
 async def met_a_cancelled_task(value):

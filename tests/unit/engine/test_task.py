@@ -83,11 +83,14 @@ async def test_room_for_early_completions_comes_back_when_their_rows_appear():
     await shell.task.close()
 
 
-async def test_an_inline_segment_joins_the_turn_and_a_failing_one_takes_the_owed_way():
+@pytest.mark.parametrize("error", [RetryableError("not yet"), SystemExit(0), asyncio.CancelledError()], ids=repr)
+async def test_an_inline_segment_joins_the_turn_and_a_failing_one_takes_the_owed_way(error):
+    """Whatever it raises: an exit or a cancellation that left the turn ended the whole run."""
+
     def once(value):
         if value == {"n": 1} and not failed:
             failed.append(1)
-            raise RetryableError("not yet")
+            raise error
         return {"done": value}
 
     failed: list[int] = []
