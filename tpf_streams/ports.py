@@ -7,9 +7,11 @@ The unit of work is `TaskLog.commit(Turn)`: records out, row changes and input p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from tpf_streams.core.frozen import frozen
 
 if TYPE_CHECKING:
     from tpf_streams.core.context import StepContext
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """A record to append. `partition` None: the adapter chooses by key, or at random without one."""
 
@@ -32,7 +34,7 @@ class Record:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputRecord:
     """A record as read. `timestamp_ms` is the append time of the log, never the producer's."""
 
@@ -45,7 +47,7 @@ class InputRecord:
     headers: Headers = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicPartition:
     """One partition of one topic; the key of positions."""
 
@@ -53,7 +55,7 @@ class TopicPartition:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """One atomic unit of work of one task.
 
@@ -268,7 +270,7 @@ class Bindings(Protocol):
 
 
 class ObjectPublisher(Protocol):
-    """Writes the output object of an execution; its bytes are a function of the committed rows (architecture, Files)."""
+    """Writes the output object of an execution; its bytes are a function of the committed rows (architecture 3)."""
 
     def publish(
         self,

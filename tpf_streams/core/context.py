@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.step import OnRowError, SourceObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepContext:
     """The second argument of a step callable that has one.
 

@@ -7,22 +7,23 @@ the log; `RunSegment` of inline steps runs in the turn; everything else happens 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import Json
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendRequest:
     """Hand the request of `interaction` to its transport."""
 
     interaction: InteractionRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EmitOutput:
     """Append one output to the output topic. `key`: interaction id, or execution id of a scalar execution (0.16)."""
 
@@ -35,7 +36,7 @@ class EmitOutput:
     payload: Json
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeadLetter:
     """Keep a completion that could not be used where an operator finds it (contract 0.4, 0.5)."""
 
@@ -45,21 +46,21 @@ class DeadLetter:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartSource:
     """Begin, or go on with, the source of a live session."""
 
     execution_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopSource:
     """The source of this execution is not needed any more."""
 
     execution_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunSegment:
     """Run the service steps of `owed` on `value`; answered by SegmentCompleted or SegmentFailed.
 
@@ -71,28 +72,28 @@ class RunSegment:
     converted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestSlot:
     """Ask the admission budget of the await step `owed.step_index` for one slot; answered by SlotGranted."""
 
     owed: OwedRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UseSlot:
     """An item took one of the slots that its live session holds: from here on its interaction holds it."""
 
     execution_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdmitEarly:
     """A completion is waiting for the interaction just created: decide it in this turn, as EarlyDue."""
 
     interaction_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReturnSlot:
     """A slot of the await step's budget is free once this turn holds."""
 
@@ -100,21 +101,21 @@ class ReturnSlot:
     step_index: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendOwed:
     """Perform a dispatch outside the log."""
 
     owed: OwedRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContinueOwed:
     """There is more RELEASE or CLOSE work: come back with OwedDue."""
 
     owed: OwedRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishObject:
     """Write the output object of an execution from its committed rows."""
 
@@ -138,7 +139,7 @@ Effect: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fact:
     """Something that became true with a turn, for metrics and the lifecycle. Names: contract 10.1 without `tpf.await.`.
 

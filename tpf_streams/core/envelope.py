@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.json_policy import JsonReason, JsonRefusedError, canonical, dumps, parse_json, plain_decimal
 from tpf_streams.core.step import Json
 from tpf_streams.errors import EnvelopeError, PayloadError
@@ -52,7 +52,7 @@ class EnvelopeRefusedError(EnvelopeError):
         self.outcome = "payload_too_large" if large else "invalid_envelope"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompletionEnvelope:
     """A completion as a provider sent it. Texts are trimmed; blank ones are None. Nothing is looked up yet.
 

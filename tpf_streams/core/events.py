@@ -7,15 +7,16 @@ crash the work is owed still and the event comes again. Times in epoch milliseco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from tpf_streams.core.envelope import CompletionEnvelope
 from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.step import ItemReject, Json, SourceObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecutionSubmitted:
     """Someone asks for an execution; the same key again meets the same row (contract 0.1)."""
 
@@ -25,7 +26,7 @@ class ExecutionSubmitted:
     source: SourceObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompletionReceived:
     """A completion envelope reached its home partition. `arrived_at_ms` decides whether it is late (0.8)."""
 
@@ -36,14 +37,14 @@ class CompletionReceived:
     """The record's own bytes, for the dead-letter topic."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrivalMarked:
     """The router has forwarded everything before these offsets (`topic/partition` -> offset)."""
 
     offsets: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemsPulled:
     """The live session took elements from its source. `position`: elements taken before the first of these."""
 
@@ -53,7 +54,7 @@ class ItemsPulled:
     ended: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceFailed:
     """The source step gave up after its retries, or gave something else than what is recorded."""
 
@@ -63,7 +64,7 @@ class SourceFailed:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentCompleted:
     """The service steps behind `owed` ran. `outputs` are plain JSON; `arm` is set where the output is a union."""
 
@@ -71,7 +72,7 @@ class SegmentCompleted:
     outputs: Sequence[Json]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentFailed:
     """The service steps behind `owed` failed for good."""
 
@@ -81,21 +82,21 @@ class SegmentFailed:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotGranted:
     """The admission budget gave the item behind `owed` its slot."""
 
     owed: OwedRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlyDue:
     """The row that an early completion waited for exists now (contract 0.11)."""
 
     interaction_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestSent:
     """A dispatch outside the log is done; `metadata` is the transport's own."""
 
@@ -103,7 +104,7 @@ class RequestSent:
     metadata: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestFailed:
     """A dispatch outside the log failed for good."""
 
@@ -111,21 +112,21 @@ class RequestFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwedDue:
     """Time for the next bounded piece of RELEASE or CLOSE work."""
 
     owed: OwedRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeadlinesReached:
     """The partition's time passed deadlines: sweep at most `limit` of them."""
 
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObjectPublished:
     """The output object of an execution is in place under `name`."""
 
@@ -133,7 +134,7 @@ class ObjectPublished:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishFailed:
     """The output object cannot be written."""
 
@@ -143,14 +144,14 @@ class PublishFailed:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionCancelled:
     """The live session ends; what is open goes on by the durable path (contract 0.20)."""
 
     execution_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecutionCancelled:
     """An operator ends an execution."""
 
@@ -158,7 +159,7 @@ class ExecutionCancelled:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InteractionCancelled:
     """An operator ends one interaction."""
 
@@ -166,7 +167,7 @@ class InteractionCancelled:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecisionRaised:
     """Deciding another event of this execution raised: it fails with INTERNAL_ERROR (contract 0.5)."""
 

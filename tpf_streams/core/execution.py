@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.step import Json
 
 
@@ -27,7 +28,7 @@ class ExecutionStatus(StrEnum):
 _TERMINAL = frozenset({ExecutionStatus.SUCCEEDED, ExecutionStatus.FAILED, ExecutionStatus.DLQ})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """What became of an execution's items; written once, by the turn that ends it."""
 
@@ -38,7 +39,7 @@ class Summary:
     by_arm: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecutionRecord:
     """One execution. Times in epoch milliseconds. `input_payload` is the submitted value, plain JSON.
 
@@ -79,12 +80,12 @@ class OwedKind(StrEnum):
     RELEASE = "RELEASE"
     """Give the completed items of unit `unit_id` their continuations, from item `cursor` on."""
     CLOSE = "CLOSE"
-    """End the open interactions of unit `unit_id`, from item `cursor` on."""
+    """End the open interactions of unit `unit_id`, from item `cursor` on; without an item, forget what is owed."""
     PUBLISH = "PUBLISH"
     """Write the execution's output object."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwedRecord:
     """One owed piece of work. Key: (execution, kind, item); gone in the turn that knows it done.
 
@@ -104,7 +105,7 @@ class OwedRecord:
     arm: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputRecord:
     """What one item gave, in order of its index; the published object is a function of these rows."""
 
@@ -115,7 +116,7 @@ class OutputRecord:
     payloads: list[Json]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RejectRecord:
     """One piece that became no output: a source row, or an item that failed or timed out."""
 

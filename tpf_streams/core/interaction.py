@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.step import Json
 from tpf_streams.core.token import TokenClaims
 
@@ -35,7 +36,7 @@ _TERMINAL = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InteractionRecord:
     """Contract 4.2. Times in epoch milliseconds; `item_index` None is the scalar interaction.
 
@@ -82,7 +83,7 @@ class InteractionRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlyRecord:
     """A completion that came before its row, with a verified token (contract 0.11)."""
 

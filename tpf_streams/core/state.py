@@ -8,12 +8,12 @@ changes and ends as a `Decision`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 from tpf_streams.core import rows
 from tpf_streams.core.effects import Effect, Fact
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.identity import IdFactory, UnitIds, id_bytes
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
 from tpf_streams.core.rows import Keys
@@ -37,7 +37,7 @@ class RowReader(Protocol):
     def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """changes: (store key, record or None to delete), in order; the last one of a key counts."""
 
@@ -260,14 +260,14 @@ class Draft:
         """The owed work is known done."""
         self.delete(self.keys.owed(record.execution_id, record.kind, record.item_index))
 
-    def all_owed(self, execution_id: str) -> list[OwedRecord]:
-        """Everything owed for an execution, this decision's changes included."""
-        bounds = self.keys.owed_of(execution_id)
-        found: dict[bytes, OwedRecord | None] = dict(self.state.scan(bounds, OwedRecord))
-        for key, record in self._changes.items():
-            if bounds[0] <= key < bounds[1]:
-                found[key] = cast("OwedRecord | None", record)
-        return [record for _, record in sorted(found.items()) if record is not None]
+    def all_owed(self, execution_id: str, limit: int | None = None) -> list[OwedRecord]:
+        """What is owed for an execution, in order of the keys, this decision's changes included; at most `limit`."""
+        start, end = self.keys.owed_of(execution_id)
+        changed = {key: cast("OwedRecord | None", it) for key, it in self._changes.items() if start <= key < end}
+        more = None if limit is None else limit + len(changed)
+        found: dict[bytes, OwedRecord | None] = dict(self.state.scan((start, end), OwedRecord, more))
+        found.update(changed)
+        return [record for _, record in sorted(found.items()) if record is not None][:limit]
 
     def step(self, index: int) -> AwaitDefinition:
         return cast("AwaitDefinition", self.definition.steps[index])

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hmac
 import re
 from binascii import a2b_base64, b2a_base64
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.identity import KeyedDigest
 from tpf_streams.errors import TerminalError, TokenError
 
@@ -27,7 +27,7 @@ _FROM_URL = bytes.maketrans(b"-_", b"+/")
 _INT64_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenClaims:
     """What a token says. Times in epoch milliseconds."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from tpf_streams.core.frozen import frozen
 
 
 class UnitStatus(StrEnum):
@@ -18,7 +20,7 @@ class UnitStatus(StrEnum):
         return self is not UnitStatus.WAITING_EXTERNAL
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AwaitUnitRecord:
     """Contract 4.1, with counters instead of sets (0.21). Times in epoch milliseconds.
 
@@ -44,7 +46,7 @@ class AwaitUnitRecord:
     updated_at_epoch_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionRecord:
     """Where the stream of an execution stands. Fixed size, rewritten by the turns that move it.
 
