@@ -7,8 +7,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 
-import orjson
-
 from tpf_streams.core.effects import Fact
 from tpf_streams.core.envelope import CompletionEnvelope, EnvelopeRefusedError, parse_completion
 from tpf_streams.core.events import ExecutionCancelled, ExecutionSubmitted, InteractionCancelled, SessionCancelled
@@ -134,8 +132,12 @@ class Application:
         outcome = self.environment.answers.expect(origin)
         home = partition_of(route, self.log.partitions)
         topic = events_topic(self.definition.application_id)
-        await self.log.append([completion_record(topic, home, name, data, self.clock.now_ms(), origin)])
-        return await asyncio.wait_for(outcome, ANSWER_TIMEOUT_S)
+        try:
+            await self.log.append([completion_record(topic, home, name, data, self.clock.now_ms(), origin)])
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await outcome
+        finally:
+            outcome.cancel()
 
     def _dropped(self, reason: str) -> None:
         self.tally.observe([Fact("completion.dropped.total", {"transport": "unknown", "reason": reason})])
@@ -204,8 +206,3 @@ class Application:
     def _task_of(self, route_id: str) -> Task | None:
         route = route_of(route_id)
         return None if route is None else self.worker.tasks.get(partition_of(route, self.log.partitions))
-
-
-def envelope_bytes(fields: Mapping[str, Json]) -> bytes:
-    """A completion envelope (contract 1.2) from its fields."""
-    return orjson.dumps(dict(fields))
