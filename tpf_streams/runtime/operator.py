@@ -13,7 +13,7 @@ import orjson
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.step import AnyStep, AwaitDefinition, PipelineDefinition
-from tpf_streams.core.token import TokenClaims, TokenSigner
+from tpf_streams.core.token import TokenSigner
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
 from tpf_streams.errors import JsonPolicyError, TpfError
 from tpf_streams.runtime.application import Application
@@ -170,16 +170,7 @@ def completion_bytes(arguments: Mapping[str, Any], default_tenant: str) -> bytes
 
 def resume_token(definition: PipelineDefinition, interaction: InteractionRecord) -> str:
     """The token that the request carries: the same row gives the same bytes."""
-    claims = TokenClaims(
-        tenant_id=interaction.tenant_id,
-        interaction_id=interaction.interaction_id,
-        correlation_id=interaction.correlation_id,
-        execution_id=interaction.execution_id,
-        step_id=interaction.step_id,
-        deadline_epoch_ms=interaction.deadline_epoch_ms,
-        issued_at_epoch_ms=interaction.issued_at_epoch_ms,
-    )
-    return TokenSigner(definition.resume_token_secrets).sign(claims)
+    return TokenSigner(definition.resume_token_secrets).sign(interaction.claims())
 
 
 def topics_of(definition: PipelineDefinition) -> list[str]:
