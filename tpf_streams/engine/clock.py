@@ -34,7 +34,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-async def first_of(stop: asyncio.Event, *waits: Coroutine[Any, Any, None]) -> None:
+async def first_of(stop: asyncio.Event, *waits: Coroutine[Any, Any, object]) -> None:
     """Return when one of `waits` does or `stop` is set; raises what a wait raises. The others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in (stop.wait(), *waits)]
     try:

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
+from tpf_streams.engine.clock import first_of
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.task import Task
 from tpf_streams.errors import LogCorruptError, LogFailedError, LogOwnedError
@@ -97,7 +98,7 @@ class Worker:
             except Exception:
                 log.exception("partition %d lost its turn and is opened anew", partition)
                 await self._drop(partition)
-                await _pause(stop, backoff_s(self._failures[partition]))
+                await first_of(stop, self.environment.clock.sleep(backoff_s(self._failures[partition])))
 
     async def _reopen(self, partition: int) -> Task:
         self.reopened += 1
@@ -127,19 +128,7 @@ class Worker:
 
     async def _wait(self, task: Task, stop: asyncio.Event) -> None:
         """Until input comes, local work is done, a deadline is near, or the worker stops."""
-        waits = [
-            asyncio.ensure_future(task.wait(self._idle_s(task))),
-            asyncio.ensure_future(task.wake.wait()),
-            asyncio.ensure_future(stop.wait()),
-        ]
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for finished in done:
-                finished.result()
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await first_of(stop, task.wait(self._idle_s(task)), task.wake.wait())
 
     def _idle_s(self, task: Task) -> float:
         next_ms = task.sweep.next_ms(task.state)
@@ -151,10 +140,3 @@ class Worker:
 def backoff_s(failures: int) -> float:
     """Seconds before the next opening. The exponent is bounded: a partition may fail for days."""
     return float(min(BACKOFF_FIRST_S * 2 ** min(failures, 30), BACKOFF_MAX_S))
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return
