@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from tpf_streams.core import effects as fx
 from tpf_streams.core.context import StepContext
@@ -238,12 +239,10 @@ class Performer:
         attempt = 1
         while True:
             try:
-                name = await env.runner.in_pool(
-                    lambda: publisher.publish(
-                        execution, self._log.incarnation, self._outputs(execution_id), self._rejects(execution_id)
-                    )
-                )
-                return ObjectPublished(execution_id, name)
+                # The scans begin here, on the thread that writes: in the pool a turn could move the rows under them.
+                rows = self._outputs(execution_id), self._rejects(execution_id)
+                write = partial(publisher.publish, execution, self._log.incarnation, *rows)
+                return ObjectPublished(execution_id, await env.runner.in_pool(write))
             except Exception as error:
                 pause = env.runner.policy.pause_s(attempt, error)
                 if pause is None:
@@ -252,12 +251,12 @@ class Performer:
             attempt += 1
 
     def _outputs(self, execution_id: str) -> Iterator[OutputRecord]:
-        for _, value in self._log.store.scan(*self._state.keys.outputs_of(execution_id)):
-            yield decode(OutputRecord, value)
+        found = self._log.store.scan(*self._state.keys.outputs_of(execution_id))
+        return (decode(OutputRecord, value) for _, value in found)
 
     def _rejects(self, execution_id: str) -> Iterator[RejectRecord]:
-        for _, value in self._log.store.scan(*self._state.keys.rejects_of(execution_id)):
-            yield decode(RejectRecord, value)
+        found = self._log.store.scan(*self._state.keys.rejects_of(execution_id))
+        return (decode(RejectRecord, value) for _, value in found)
 
     def _execution(self, execution_id: str) -> ExecutionRecord | None:
         return self._state.get(self._state.keys.execution(execution_id), ExecutionRecord)

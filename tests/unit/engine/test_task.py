@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 import pytest
@@ -304,3 +306,48 @@ async def test_an_ended_execution_leaves_nothing_behind_in_its_task(shape, funct
         assert shell.execution(execution_id).status.terminal
     assert (shell.task.performer.owners, shell.task.performer.sessions) == (set(), {})
     await shell.task.close()
+
+
+class Looked:
+    """A store that notes the thread of each scan."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self.threads: set[int] = set()
+
+    def scan(self, *bounds):
+        self.threads.add(threading.get_ident())
+        return self._store.scan(*bounds)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+class ThreadPublisher:
+    """Reads the rows, and notes the thread."""
+
+    def __init__(self) -> None:
+        self.thread = 0
+
+    def publish(self, execution, incarnation, outputs, rejects) -> str:
+        self.thread = threading.get_ident()
+        return f"{len(list(outputs))} and {len(list(rejects))}"
+
+
+async def test_rows_to_publish_are_looked_up_on_the_thread_that_writes_them():
+    """A memory log inserts keys into a list: a scan in the pool could count its places before, and read them after."""
+    with ThreadPoolExecutor(1) as pool:
+        shell = Shell("S", source, publishes=True, executor=pool)
+        shell.env.publisher = publisher = ThreadPublisher()
+        await shell.open()
+        shell.task.log.store = store = Looked(shell.task.log.store)  # type: ignore[misc]
+        execution_id = await shell.submit(3)
+        for _ in range(5_000):
+            if shell.execution(execution_id).status.terminal:
+                break
+            await asyncio.sleep(0.001)
+            await shell.task.turn()
+        assert shell.execution(execution_id).published == "3 and 0"
+        assert publisher.thread != threading.get_ident()
+        assert store.threads == {threading.get_ident()}
+        await shell.task.close()
