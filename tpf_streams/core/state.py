@@ -24,6 +24,9 @@ from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 R = TypeVar("R")
 _CACHE_MAX = 8192
 """Decoded rows kept: above the largest window, so that an answer usually finds its row decoded."""
+_CACHE_BYTES_MAX = 4 * 1024 * 1024
+"""Of those rows as stored, of one partition; decoded they take three times as much. A row may hold two payloads of
+256 KiB, and a worker has many partitions: the count alone bounds nothing."""
 _ABSENT = object()
 
 
@@ -59,7 +62,9 @@ class State:
         self.now_ms = 0
         self.early_rows = sum(1 for _ in store.scan(*self.keys.all_early()))
         self._store = store
-        self._cache: dict[bytes, object] = {}
+        self._cache: dict[bytes, tuple[object, int]] = {}
+        self._cached_bytes = 0
+        self._encoded: dict[bytes, bytes | None] = {}
         self._dirty: dict[bytes, object | None] = {}
         self._units: dict[tuple[str, int, int], UnitIds] = {}
 
@@ -76,14 +81,17 @@ class State:
 
     def get(self, key: bytes, cls: type[R]) -> R | None:
         found = self._dirty.get(key, _ABSENT)
-        if found is _ABSENT:
-            found = self._cache.get(key, _ABSENT)
-        if found is _ABSENT:
-            value = self._store.get(key)
-            found = None if value is None else rows.decode(cls, value)
-            if found is not None:
-                self._remember(key, found)
-        return cast("R | None", found)
+        if found is not _ABSENT:
+            return cast("R | None", found)
+        kept = self._cache.get(key)
+        if kept is not None:
+            return cast("R", kept[0])
+        value = self._store.get(key)
+        if value is None:
+            return None
+        record = rows.decode(cls, value)
+        self._remember(key, record, len(value))
+        return record
 
     def get_bytes(self, key: bytes) -> bytes | None:
         if key in self._dirty:
@@ -119,7 +127,7 @@ class State:
         missing = [key for key in keys if key not in self._cache and key not in self._dirty]
         for key, value in zip(missing, self._store.get_many(missing) if missing else (), strict=True):
             if value is not None:
-                self._remember(key, rows.decode(cls, value))
+                self._remember(key, rows.decode(cls, value), len(value))
 
     def scan(self, bounds: tuple[bytes, bytes], cls: type[R], limit: int | None = None) -> Iterator[tuple[bytes, R]]:
         """Committed and changed rows of a range, in key order; with a limit, at most that many."""
@@ -173,21 +181,32 @@ class State:
 
     def encoded_changes(self) -> dict[bytes, bytes | None]:
         """The open turn's rows as bytes."""
-        return {key: None if record is None else rows.encode(record) for key, record in self._dirty.items()}
+        encode = rows.encode
+        self._encoded = {key: None if record is None else encode(record) for key, record in self._dirty.items()}
+        return self._encoded
 
     def committed(self) -> None:
-        """The open turn holds: its rows are the base now."""
-        for key, record in self._dirty.items():
-            if record is None or isinstance(record, bytes | dict):
-                self._cache.pop(key, None)
+        """The open turn holds, as `encoded_changes` gave it last: its rows are the base now."""
+        for key, value in self._encoded.items():
+            record = self._dirty[key]
+            if value is None or isinstance(record, bytes | dict):
+                self._forget(key)
             else:
-                self._remember(key, record)
+                self._remember(key, record, len(value))
         self._dirty.clear()
+        self._encoded = {}
 
-    def _remember(self, key: bytes, record: object) -> None:
-        if len(self._cache) >= _CACHE_MAX and key not in self._cache:
-            del self._cache[next(iter(self._cache))]
-        self._cache[key] = record
+    def _remember(self, key: bytes, record: object, size: int) -> None:
+        self._forget(key)
+        self._cache[key] = record, size
+        self._cached_bytes += size
+        while len(self._cache) > _CACHE_MAX or self._cached_bytes > _CACHE_BYTES_MAX:
+            self._forget(next(iter(self._cache)))
+
+    def _forget(self, key: bytes) -> None:
+        kept = self._cache.pop(key, None)
+        if kept is not None:
+            self._cached_bytes -= kept[1]
 
 
 class Draft:

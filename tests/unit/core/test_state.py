@@ -150,6 +150,25 @@ def test_what_is_kept_decoded_is_bounded(monkeypatch):
     ]
 
 
+def test_what_is_kept_decoded_is_bounded_in_bytes_too(monkeypatch):
+    """A row holds payloads of up to 256 KiB: thousands of them would be gigabytes."""
+    monkeypatch.setattr(state, "_CACHE_BYTES_MAX", 300)
+    store = MemoryStateStore()
+    found = opened(store)
+    for item in range(6):
+        found.apply(Decision([(found.keys.output(ID, item), output(item, 10**15))], [], []))
+    commit(found, store)
+    for reader in (found, opened(store)):
+        for item in range(6):
+            assert reader.get(reader.keys.output(ID, item), OutputRecord) == output(item, 10**15)
+        sizes = [size for _, size in reader._cache.values()]
+        assert 0 < sum(sizes) == reader._cached_bytes <= 300
+        assert len(sizes) < 6
+    found.apply(Decision([(key, None) for key in list(found._cache)], [], []))
+    commit(found, store)
+    assert (found._cache, found._cached_bytes) == ({}, 0)
+
+
 def test_the_ids_of_units_are_kept_and_bounded():
     machine = Machine(pipeline("k"))
     step = machine.definition.steps[0]
