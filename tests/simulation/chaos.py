@@ -10,7 +10,7 @@ from tests.simulation.provider import FORGERIES
 from tests.simulation.words import Fault
 from tests.simulation.world import World
 from tpf_streams.core.events import ExecutionCancelled, InteractionCancelled, SessionCancelled
-from tpf_streams.engine.wire import encode_cancel
+from tpf_streams.engine.wire import completion_record, encode_cancel
 from tpf_streams.ports import Record
 from tpf_streams.testing.faults import CommitFault
 
@@ -64,14 +64,17 @@ async def poke(world: World) -> None:
 
 
 async def poison(world: World) -> None:
-    """A record on a response topic that is no completion."""
-    topics = world.pipeline.response_topics
-    if topics and world.sync == "commit":
-        world.count_all(Fault.POISON)
-        value = world.rng.choice((None, b"", b" ", b"null", b"[]", b"{", b"\xff", b'{"tenantId":"acme"}', b"NaN"))
-        topic = world.rng.choice(topics)
-        place = await world.log.append_one(Record(topic, None, value))
-        world.poison["/".join(map(str, place))] += 1
+    """A record that is no completion, on a response topic or straight in the events."""
+    if world.sync != "commit":
+        return
+    world.count_all(Fault.POISON)
+    rng = world.rng
+    value = rng.choice((None, b"", b" ", b"null", b"[]", b"{", b"\xff", b'{"tenantId":"acme"}', b"NaN"))
+    record = completion_record(world.log.events_topic, rng.randrange(world.log.partitions), "", value, 1, "poison")
+    if world.pipeline.response_topics and rng.random() < 0.7:
+        record = Record(rng.choice(world.pipeline.response_topics), None, value)
+    place = await world.log.append_one(record)
+    world.poison["/".join(map(str, place))] += 1
 
 
 async def hold_demand(world: World) -> None:
@@ -253,7 +256,7 @@ MOVES: dict[Move, int] = {
     lose_result: 4,
     restart_provider: 2,
     poke: 14,
-    poison: 2,
+    poison: 5,
     hold_demand: 4,
     jump_clock: 1,
     rebalance: 8,
@@ -266,7 +269,7 @@ MOVES: dict[Move, int] = {
     cancel_by_operator: 4,
     change_source: 2,
     fail_sending: 13,
-    fail_publishing: 12,
+    fail_publishing: 18,
     break_step: 10,
     crash_machine: 2,
     submit_again: 1,

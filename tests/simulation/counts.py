@@ -11,7 +11,7 @@ from tpf_streams.core.interaction import InteractionStatus
 from tpf_streams.core.unit import AwaitUnitRecord, UnitStatus
 from tpf_streams.engine.wire import REASON_HEADER, SOURCE_HEADER, dead_letters_topic
 
-_REFUSED = {"invalid_payload", "payload_too_large"}
+_REFUSED = {"invalid_payload", "payload_too_large", "payload too large"}
 
 
 def units_count(world: World, execution: ExecutionRecord) -> None:

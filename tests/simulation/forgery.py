@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.simulation.pipelines import FORGED
+from tests.simulation.pipelines import FORGED, PAYLOAD_BYTES
 from tests.simulation.words import Fault
 from tpf_streams.core.step import Json
 
@@ -27,6 +27,8 @@ def forge(fault: Fault, envelope: dict[str, Json], others: list[dict[str, Json]]
                 name = rng.choice(("correlationId", "resumeToken"))
                 envelope[name] = other[name]
         case Fault.BAD_PAYLOAD:
-            envelope["responsePayload"] = rng.choice(([], {FORGED: 1}, {"yes": 3}, "text", 7))
+            envelope["responsePayload"] = rng.choice(
+                ([], {FORGED: 1}, {"yes": 3}, "text", 7, FORGED * (PAYLOAD_BYTES // 6 + 1))
+            )
         case _:
             raise AssertionError(f"{fault} is no forgery")

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import orjson
 
 from tests.simulation.counts import dead_letters, facts_count, summary_counts, units_count
+from tests.simulation.outcomes import outcomes_hold
 from tests.simulation.pipelines import FORGED, OUTPUTS
 from tests.simulation.reasons import explained
 from tests.simulation.shadow import Violation
-from tests.simulation.steps import origin
+from tests.simulation.steps import origin, takes
 from tests.simulation.world import World
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OutputRecord
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
@@ -37,6 +38,7 @@ class Judgement:
         self._nothing_forged()
         facts_count(self.world)
         dead_letters(self.world)
+        outcomes_hold(self.world)
 
     def _execution(self, key: str) -> None:
         shadow = self.world.auditor.shadow
@@ -59,6 +61,7 @@ class Judgement:
         else:
             explained(self.world, execution)
         self._published(execution, outcomes)
+        self._one_source(execution)
         units_count(self.world, execution)
         summary_counts(self.world, execution)
 
@@ -82,6 +85,7 @@ class Judgement:
             (i.step_index, i.item_index): i
             for i in self.world.auditor.shadow.of_execution(b"i", execution.execution_id)
         }
+        calls = self.world.pipeline.calls
         for payload in row.payloads:
             value = payload
             for step in reversed(self.world.pipeline.definition.steps):
@@ -92,7 +96,7 @@ class Judgement:
                     value = next(iter(value.values()))["of"]
                     if interaction.request_payload != value and not self._seen_early(interaction):
                         raise Violation(f"an answer to another request: {value}, {interaction}")
-                elif step.cardinality is not Cardinality.ONE_TO_MANY:
+                elif step.cardinality is not Cardinality.ONE_TO_MANY and takes(calls[step.index].selective, value):
                     if value.get("s") != step.index:
                         raise Violation(f"step {step.index} did not run, or not once: {payload}")
                     value = value["in"]
@@ -111,6 +115,18 @@ class Judgement:
             items = [place for place in range(sources.counts[key]) if place not in sources.rejects[key]]
             if item["n"] != items[row.item_index] or item["v"] > sources.versions[key]:
                 raise Violation(f"item {row.item_index} of {key} is {item}")
+
+    def _one_source(self, execution: ExecutionRecord) -> None:
+        """All items are of one and the same source, whenever they were pulled: else it is SOURCE_CHANGED."""
+        key, sources = execution.execution_key, self.world.sources
+        if not self.world.pipeline.streams or not self.world.pipeline.awaits:
+            return
+        rows = self.world.auditor.shadow.of_execution(b"i", execution.execution_id)
+        first = self.world.pipeline.awaits[0].index
+        items = [origin(row.request_payload) for row in rows if row.step_index == first]
+        runs = range(sources.versions[key] + 1)
+        if not any(all(sources.version_of(key, item["n"], run) == item["v"] for item in items) for run in runs):
+            raise Violation(f"items of two sources in one execution: {items}")
 
     def _rejects(self, execution: ExecutionRecord, outcomes: dict[int | None, OutputRecord]) -> None:
         rows = self.world.auditor.shadow.of_execution(b"r", execution.execution_id)

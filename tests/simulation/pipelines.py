@@ -27,6 +27,8 @@ OUTPUTS = "sim-outputs"
 FORGED = "forged"
 """A key that only forged payloads have: it must never get behind admission."""
 
+PAYLOAD_BYTES = 16 * 1024
+
 TRANSPORTS = ("kafka", "sqs", "queue", "webhook", "interaction-api")
 """queue: SQS without its poller. It has a budget and no live session."""
 PUSHED = ("sqs", "queue", "webhook")
@@ -39,6 +41,8 @@ class Call:
     index: int
     style: str
     """function, async, generator or async generator."""
+    selective: bool = False
+    """Whether it takes one arm of the answer before it only, and lets the other pass by."""
 
 
 @dataclass(slots=True)
@@ -81,7 +85,8 @@ class _Draft:
         cardinality = Cardinality.ONE_TO_MANY if many else Cardinality.ONE_TO_ONE
         name = f"ProcessStep{index}Service"
         self.steps.append(StepDefinition(index, f"Step {index}", name, cardinality, "In", "Out", inline=inline))
-        self.calls[index] = Call(index, style)
+        selective = bool(self.steps[:-1]) and isinstance(self.steps[-2], AwaitDefinition) and self.rng.random() < 0.3
+        self.calls[index] = Call(index, style, selective)
         self.names.append("inline" if inline else style)
 
     def segment(self) -> None:
@@ -101,7 +106,7 @@ class _Draft:
                 input_type="Request",
                 output_type="Answer",
                 timeout_ms=rng.randrange(15_000, 60_000),
-                transport=_spec(transport, index, shared=rng.random() < 0.5),
+                transport=_spec(transport, index, shared=rng.random() < 0.5, grouped=rng.random() < 0.3),
                 correlation=CorrelationStrategy.SIGNED_RESUME_TOKEN if signed else CorrelationStrategy.INTERACTION_ID,
                 require_token=signed,
                 idempotency_fields=("g",) if rng.random() < 0.3 and not self.waits else (),
@@ -117,10 +122,12 @@ class _Draft:
         return any(isinstance(step, AwaitDefinition) for step in self.steps)
 
 
-def _spec(transport: str, index: int, *, shared: bool) -> TransportSpec:
+def _spec(transport: str, index: int, *, shared: bool, grouped: bool) -> TransportSpec:
     request, response = f"requests-{index}", "responses" if shared else f"responses-{index}"
     options = {"request": {"topic": request}, "response": {"topic": response}}
     if transport == "kafka":
+        if grouped:
+            options["consumer"] = {"group": f"group-{index}"}
         return TransportSpec("kafka", f"kafka://{request}", live=True, options=options)
     if transport in ("sqs", "queue"):
         return TransportSpec(transport, f"sqs://{request}", live=transport == "sqs", owed=True, options=options)
@@ -161,7 +168,10 @@ def draw_pipeline(rng: Random) -> Pipeline:
         application_id=APPLICATION,
         id_secret=SECRET,
         limits=Limits(
-            max_concurrency=concurrency, sweep_limit=rng.choice((1, 2, 100)), early_rows_max=rng.choice((1, 2, 100))
+            max_concurrency=concurrency,
+            sweep_limit=rng.choice((1, 2, 100)),
+            early_rows_max=rng.choice((1, 2, 100)),
+            max_payload_bytes=PAYLOAD_BYTES,
         ),
         parallelism=Parallelism.SEQUENTIAL if sequential else Parallelism.AUTO,
         on_item_failure=failing,

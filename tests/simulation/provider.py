@@ -29,13 +29,27 @@ FORGERIES = (Fault.BAD_TOKEN, Fault.OTHER_TENANT, Fault.MIXED_IDS, Fault.BAD_PAY
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One completion in the ledger. `arrived_ms` and the place are the log's; `place` is (topic, partition, offset)."""
+    """One completion in the ledger. `arrived_ms` and the place are the log's; `place` is (topic, partition, offset).
+
+    `until_ms`: the deadline in its token; where no row has come by then, it is forgotten (contract 0.11).
+    """
 
     interaction_id: str
     payload: Json
     honest: bool
     arrived_ms: int
     place: tuple[str, int, int]
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A completion whose outcome somebody waits for, as over HTTP."""
+
+    interaction_id: str
+    payload: Json
+    fault: Fault | None
+    home: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,8 @@ class Provider:
         self.ledger = Ledger()
         self.habits = habits
         self.due: list[Due] = []
+        self.asked: Callable[[str, Question], None] = lambda origin, question: None
+        self._questions = 0
         self.silenced: Callable[[], None] = lambda: None
         self._pipeline = pipeline
         self._log = log
@@ -256,8 +272,13 @@ class Provider:
             name = str(envelope.get("interactionId") or envelope["correlationId"])
             home = partition_of(route_of(name) or 0, self._log.partitions)
             topic = f"{APPLICATION}-events"
-            record = completion_record(topic, home, name, value, self._clock.now_ms(), DIRECT)
+            self._questions += 1
+            origin = f"{DIRECT}-{self._questions}"
+            self.asked(origin, Question(ident, due.payload, due.fault, home))
+            record = completion_record(topic, home, name, value, self._clock.now_ms(), origin)
         place = await self._log.append_one(record)
         direct = step.transport.type != "kafka"
         arrived = self._clock.now_ms() if direct else self._log.record(*place).timestamp_ms
-        self.ledger.answers[ident].append(Answer(ident, due.payload, honest, arrived, place))
+        self.ledger.answers[ident].append(
+            Answer(ident, due.payload, honest, arrived, place, due.request["deadlineEpochMs"])
+        )

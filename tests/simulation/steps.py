@@ -103,6 +103,11 @@ def mark(index: int, value: Json) -> Json:
     return {"in": value, "s": index, "g": origin(value)["g"]}
 
 
+def takes(selective: bool, value: Json) -> bool:
+    """Whether a step takes a value; a selective one lets refusals pass by."""
+    return not (selective and "no" in value)
+
+
 @dataclass(slots=True)
 class Steps:
     """`ports.Bindings` of a pipeline."""
@@ -140,9 +145,10 @@ class _Bound:
         self.name = f"step {call.index}"
         self._steps = steps
         self._index = call.index
+        self._selective = call.selective
 
-    def accepts(self, value: object) -> bool:
-        return True
+    def accepts(self, value: Any) -> bool:
+        return takes(self._selective, value)
 
     def finish(self, result: Any) -> Any:
         return result
@@ -179,5 +185,5 @@ class _Bound:
     async def _elements_async(self, key: str) -> AsyncIterator[Json | ItemReject]:
         for element in self._elements(key):
             if isinstance(element, dict) and element["n"] % 2:
-                await asyncio.sleep(0)
+                await (asyncio.sleep(0) if element["n"] % 3 else self._steps.clock.sleep(0.5))
             yield element

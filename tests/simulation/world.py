@@ -15,7 +15,7 @@ from tests.simulation.log import GroupCommitLostError, OpeningFailedError, SimLo
 from tests.simulation.outside import Bookshelf, Sending
 from tests.simulation.pipelines import APPLICATION, SECRET, draw_pipeline
 from tests.simulation.process import Process
-from tests.simulation.provider import Habits, Provider
+from tests.simulation.provider import Habits, Provider, Question
 from tests.simulation.shadow import Violation
 from tests.simulation.steps import Failures, Sources
 from tests.simulation.words import ABSENT, Fault, Table
@@ -73,6 +73,8 @@ class World:
         self.provider = Provider(self.pipeline, self.log, self.clock, rng, Habits.draw(rng))
         self.auditor = self.gate.auditor = Auditor(self.pipeline, self.log, self.provider.ledger)
         self.provider.silenced = lambda: self.count_all(Fault.SILENT)
+        self.provider.asked = self._asked
+        self.questions: list[tuple[Question, asyncio.Future[str]]] = []
         self.auditor.lossy = self.sync == "interval"
         self.sources, self.failures, self.sending = Sources(), Failures(), Sending()
         self.auditor.undeliverable = self.sending.troubled
@@ -208,6 +210,12 @@ class World:
 
     def home(self, ident: str) -> int:
         return partition_of(route_of(ident) or 0, self.log.partitions)
+
+    def _asked(self, origin: str, question: Question) -> None:
+        """The owner of the partition is asked for the outcome; a process that dies never answers."""
+        for process in self.processes:
+            if question.home in process.mine and question.home not in process.stale:
+                self.questions.append((question, process.environment.answers.expect(origin)))
 
     def observe(self, facts: Sequence[Fact]) -> None:
         """`ports.Observer` of all processes."""
