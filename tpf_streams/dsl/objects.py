@@ -180,6 +180,7 @@ def _filter(body: Section) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _poll(body: Section) -> tuple[bool, int, int]:
+    body.unused("poll", "a run lists its source once, object by object")
     section = body.section("poll")
     if section is None:
         return True, POLL_INTERVAL_MS, BATCH_SIZE
@@ -234,6 +235,7 @@ def _publish(name: str, body: Section, settings: Settings, base: Path) -> Object
         payload.finish()
     groups = (grouping.integer("maxOpenGroups", 1, 1024) if grouping else None) or 1
     if grouping:
+        grouping.unused("maxOpenGroups", "each execution writes its own object, from its first row to its last")
         grouping.finish()
     on_existing = _effective(settings, "onExisting", body.choice("onExisting", OnExisting), OnExisting)
     quirks = _effective(settings, "quirks", body.choice("quirks", Quirks), Quirks)

@@ -96,6 +96,11 @@ def test_csv_payments_objects():
     assert (publish.root, publish.directory, publish.key_template) == ("./out", DATA / "out", "{groupKey}.out")
     assert (publish.content_type, publish.max_open_groups) == ("text/csv", 1)
     assert (publish.on_existing, publish.quirks) == ("version", "none")
+    noted = {note.split(": ")[1] for note in loaded.notes if "accepted and unused" in note}
+    assert {
+        "sources.csv-payment-files.poll",
+        "publish.csv-payment-output-files.grouping.maxOpenGroups",
+    } <= noted, "nothing is accepted and then ignored (contract 0.19)"
 
 
 def test_sqs_is_live_only_when_its_poller_owns_the_response_queue():

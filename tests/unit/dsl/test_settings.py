@@ -175,7 +175,7 @@ def test_a_missing_or_blank_secret_stops_the_start(tmp_path, blank):
     (told,) = problems(pipeline(tmp_path), environ)
     assert told.endswith(
         "must be configured for signed await resume tokens, which 'Await Payment Provider' needs; "
-        "it is missing or blank"
+        f"it is missing or blank: set {SECRET_NAME}"
     )
     loaded = load_pipeline(pipeline(tmp_path), environ=environ, require_secret=False)
     assert any("missing or blank" in note for note in loaded.notes)
@@ -228,6 +228,8 @@ def test_accepted_names_of_the_reference(tmp_path):
         "pipeline.orchestrator.worker.max-in-flight",
         "mp.messaging.outgoing.tpf-await-kafka-requests.connector",
         "%dev.quarkus.http.port",
+        "sources.csv-payment-files.poll",
+        "publish.csv-payment-output-files.grouping.maxOpenGroups",
     }
     assert loaded.settings.application == {"csv-payments.payment-provider.permits-per-second": "250"}
 
