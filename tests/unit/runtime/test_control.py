@@ -20,6 +20,9 @@ from tpf_streams.runtime.operator import OperatorError
 class Echo:
     """Answers with what it was asked, or as told by the command."""
 
+    def __init__(self) -> None:
+        self.hanging = asyncio.Event()
+
     async def answer(self, command: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         match command:
             case "refuse":
@@ -29,13 +32,19 @@ class Echo:
             case "break":
                 raise ZeroDivisionError("secret words")
             case "hang":
+                self.hanging.set()
                 await asyncio.sleep(60)
         return {"command": command, **arguments}
 
 
 @pytest.fixture
-async def server(tmp_path):
-    server = ControlServer(tmp_path, Echo())
+def echo():
+    return Echo()
+
+
+@pytest.fixture
+async def server(tmp_path, echo):
+    server = ControlServer(tmp_path, echo)
     await server.open()
     yield server
     await server.close()
@@ -99,9 +108,9 @@ async def test_several_ask_at_once(tmp_path, server):
     assert [answer["number"] for answer in answers if answer] == list(range(20))
 
 
-async def test_closing_does_not_wait_for_an_answer(tmp_path, server):
+async def test_closing_does_not_wait_for_an_answer(tmp_path, server, echo):
     waiting = asyncio.ensure_future(asked(tmp_path, "hang"))
-    await asyncio.sleep(0.2)
+    await asyncio.wait_for(echo.hanging.wait(), 10)
     await asyncio.wait_for(server.close(), 5)
     with pytest.raises(ControlError, match="went away"):
         await waiting
