@@ -57,7 +57,7 @@ class AdmissionBudget:
 
     @property
     def owners(self) -> int:
-        """Owners that hold or want something, or are registered."""
+        """Owners that hold or want something."""
         return len(self._held_by.keys() | self._wants.keys())
 
     def held_by(self, owner: str) -> int:
@@ -73,10 +73,6 @@ class AdmissionBudget:
     def resume(self) -> None:
         """All tasks are restored, their slots adopted. Idempotent."""
         self._on_hold = False
-
-    def register(self, owner: str) -> None:
-        """Make an owner known before its first request. Optional: `request` and `adopt` do it too. Idempotent."""
-        self._held_by.setdefault(owner, 0)
 
     def request(self, owner: str, count: int) -> None:
         """Add `count` to what the owner wants. A new owner waits at the end of the round."""

@@ -10,7 +10,7 @@ FEW = 32
 
 
 class MemoryStateStore:
-    """StateStore for tests, simulation and the memory log."""
+    """StateStore for tests and simulation; the memory log has rows of its own (logs.memory.rows)."""
 
     def __init__(self, rows: Mapping[bytes, bytes] | None = None) -> None:
         self._rows: dict[bytes, bytes] = dict(rows or {})
