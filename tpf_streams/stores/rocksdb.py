@@ -104,6 +104,17 @@ def storage_error(error: Exception, path: str | Path) -> LogError:
     return LogError(f"{path}: {text}")
 
 
+def _check_current(directory: Path) -> None:
+    """RocksDB takes a directory without CURRENT for a new one and deletes the files of the old one (seen): one small
+    file lost, and with the next opening everything. A first creation that was killed has neither tables nor logs."""
+    if (directory / "CURRENT").exists():
+        return
+    if any(file.suffix in (".sst", ".log") for file in directory.iterdir()):
+        raise LogCorruptError(
+            f"{directory} has lost its file CURRENT; put it back from a copy, or start with another one"
+        )
+
+
 class RocksDbStateStore:
     """StateStore over one RocksDB directory; also what the local log needs of a journal."""
 
@@ -111,6 +122,7 @@ class RocksDbStateStore:
         self._path = str(path)
         options = memory if isinstance(memory, Options) else rocksdb_options(memory)[0]
         Path(path).mkdir(parents=True, exist_ok=True)
+        _check_current(Path(path))
         try:
             self._db = Rdict(self._path, options)
         except Exception as error:

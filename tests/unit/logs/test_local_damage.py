@@ -93,6 +93,21 @@ async def test_a_missing_table_is_noticed(tmp_path: Path):
         reopen(tmp_path)
 
 
+async def test_a_lost_current_file_costs_nothing_else(tmp_path: Path):
+    """RocksDB began anew in the directory, and its second opening deleted every table."""
+    await filled(tmp_path)
+    current = tmp_path / "db" / "CURRENT"
+    content = current.read_bytes()
+    current.unlink()
+    for _ in range(2):
+        with pytest.raises(LogCorruptError, match="CURRENT"):
+            reopen(tmp_path)
+    current.write_bytes(content)
+    log = reopen(tmp_path)
+    assert len(list(log.read("outputs"))) == 40
+    await log.close()
+
+
 async def test_an_emptied_database_is_no_clean_start(tmp_path: Path):
     await filled(tmp_path)
     for file in (tmp_path / "db").iterdir():
