@@ -50,7 +50,7 @@ class Importer:
                     f"no module {name}, neither installed nor in the working directory or above the pipeline file"
                 ) from None
             raise ValueError(f"module {name} imports {error.name}, which is not installed") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a script without a guard: its exit code 0 would say "valid"
             raise ValueError(f"module {name} fails to import: {type(error).__name__}: {error}") from error
 
     def _root_of(self, name: str) -> Path | None:
@@ -65,5 +65,5 @@ def _importable(name: str) -> bool:
     """Without importing it; its parent packages are imported, and may fail in every way."""
     try:
         return importlib.util.find_spec(name) is not None
-    except Exception:
+    except (Exception, SystemExit):
         return False

@@ -272,9 +272,12 @@ def test_why_a_module_cannot_be_imported(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "needs_more.py").write_text("import no_such_thing_at_all\n")
     (tmp_path / "breaks.py").write_text("1 / 0\n")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
     importer = Importer(tmp_path / "pipeline.yaml")
     with pytest.raises(ValueError, match="module needs_more imports no_such_thing_at_all, which is not installed"):
         importer.find("needs_more:x")
+    with pytest.raises(ValueError, match="module leaves fails to import: SystemExit: 0"):
+        importer.find("leaves:x")
     with pytest.raises(ValueError, match="module breaks fails to import: ZeroDivisionError"):
         importer.find("breaks:x")
     for wrong in ("module", "a:b:c", "a.b", "a b:c", "", ":x", "1a:b"):
