@@ -133,10 +133,12 @@ def ask(data_dir: Path, command: str, arguments: Mapping[str, Any]) -> Answer | 
     connection = _connect(data_dir / SOCKET_NAME)
     if connection is None:
         return None
-    request = {"v": VERSION, "command": command, "arguments": dict(arguments)}
+    request = orjson.dumps({"v": VERSION, "command": command, "arguments": dict(arguments)}) + b"\n"
     with connection:
+        if len(request) > LINE_BYTES_MAX:
+            raise ControlError(f"too large: {len(request)} bytes, and the process that owns {data_dir} takes 8 MiB")
         try:
-            connection.sendall(orjson.dumps(request) + b"\n")
+            connection.sendall(request)
             with connection.makefile("rb") as lines:
                 reply = orjson.loads(lines.readline())
         except TimeoutError:

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from tpf_streams.errors import LogFailedError
-from tpf_streams.runtime.control import SOCKET_NAME, ControlError, ControlServer, ask, short_path
+from tpf_streams.runtime.control import LINE_BYTES_MAX, SOCKET_NAME, ControlError, ControlServer, ask, short_path
 from tpf_streams.runtime.operator import OperatorError
 
 
@@ -116,6 +116,13 @@ async def test_closing_does_not_wait_for_an_answer(tmp_path, server, echo):
         await waiting
     assert not (tmp_path / SOCKET_NAME).exists()
     assert await asked(tmp_path, "status") is None
+
+
+async def test_a_question_that_is_too_large_is_told_so(tmp_path, server):
+    """It was said that the owner went away."""
+    with pytest.raises(ControlError, match="too large"):
+        await asked(tmp_path, "complete", payload="x" * LINE_BYTES_MAX)
+    assert await asked(tmp_path, "status") == {"command": "status"}
 
 
 async def test_nobody_is_no_owner(tmp_path):
