@@ -83,6 +83,7 @@ def test_an_answer_by_hand_ends_a_waiting_run(place, order):
         complete = ["complete", "--data-dir", place.data, "--interaction-id", waiting["interactionId"], "--payload"]
         refused = tpf(*complete, '{"accepted": {"orderId": 1}}')
         assert (refused.returncode, refused.stdout) == (1, "invalid_payload\n")
+        assert "RestaurantDecision" in refused.stderr and "orderId" in refused.stderr
         assert process.poll() is None
         admitted = tpf(*complete, accepted(waiting))
         assert (admitted.returncode, admitted.stdout) == (0, "admitted\n"), admitted.stderr
@@ -95,6 +96,7 @@ def test_an_answer_by_hand_ends_a_waiting_run(place, order):
     assert (again.returncode, result_of(again)) == (0, {"outcome": "duplicate"})
     other = tpf(*complete, accepted(waiting).replace("fine", "no"), "--json")
     assert (other.returncode, result_of(other)) == (1, {"outcome": "conflict"})
+    assert "another answer was admitted before" in other.stderr
 
 
 def test_a_run_says_once_how_many_wait_and_how_to_answer(place):
@@ -168,7 +170,11 @@ def test_an_answer_to_a_log_that_nobody_runs_carries_its_execution_to_the_end(pl
     waiting = asked(place, "pending", "--payload")["interactions"][0]
     words = ["--interaction-id", waiting["interactionId"], "--payload", accepted(waiting)]
     assert asked(place, "complete", *words) == {"outcome": "admitted"}
-    assert asked(place, "status")["counts"] == {"SUCCEEDED": 1}
+    found = asked(place, "status")
+    assert found["counts"] == {"SUCCEEDED": 1}
+    assert found["executions"][0]["source"] == order.name
+    one = asked(place, "status", found["executions"][0]["executionId"])
+    assert [it["outcome"] for it in one["output"]] == ["APPROVED"]
 
 
 def test_tables_for_people(place):

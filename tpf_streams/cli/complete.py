@@ -9,10 +9,22 @@ from typing import Annotated
 import typer
 
 from tpf_streams.cli.ask import Question, answer_to
-from tpf_streams.cli.console import Exit, fail, out, print_json, told
+from tpf_streams.cli.console import Exit, fail, out, print_json, say, told
 from tpf_streams.cli.options import AsJson, DataDir, OtherPipeline
 
 ACCEPTED = ("admitted", "duplicate", "held")
+HINTS = {
+    "held": "its interaction is not there yet; it is decided as soon as it is",
+    "conflict": "another answer was admitted before, and stands",
+    "late": "the deadline had passed",
+    "terminal": "the interaction or its execution has ended; see status",
+    "not_found": "there is no such interaction; see pending",
+    "tenant_mismatch": "the interaction belongs to another tenant; give it with --tenant",
+    "identity_mismatch": "--interaction-id and --correlation-id name different interactions",
+    "resume_token_rejected": "give the token of this interaction with --token; see pending --token",
+    "invalid_payload": "the payload does not fit the output type of the step",
+    "payload_too_large": "the payload is over pipeline.max-payload-bytes",
+}
 
 
 def complete(
@@ -31,6 +43,8 @@ def complete(
     as_json: AsJson = False,
 ) -> None:
     """Complete an interaction, and print the outcome; exit 0 for admitted, duplicate and held, 1 for every other.
+
+    What a refusal means is told on stderr.
 
     While a run owns the data directory it admits the answer; else the log is opened, and the pipeline goes on until
     the answered execution waits again or has ended.
@@ -57,6 +71,9 @@ def complete(
         print_json(answer)
     else:
         out.print(answer["outcome"], markup=False)
+    hint = answer.get("reason") or HINTS.get(answer["outcome"])
+    if hint:
+        say(hint)
     raise typer.Exit(Exit.OK if answer["outcome"] in ACCEPTED else Exit.FAILED)
 
 

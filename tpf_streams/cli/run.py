@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import shlex
 import signal
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -76,10 +77,16 @@ def run(
         list[Path] | None, typer.Argument(metavar="INPUT", help="More inputs: what a shell makes of a pattern.")
     ] = None,
     inputs: Annotated[
-        list[Path] | None, typer.Option("--input", help="A file, or a folder of files; give it again for more.")
+        list[Path] | None,
+        typer.Option(
+            "--input",
+            help="A file or a folder; give it again for more. Where the pipeline has no source, a .json file is one "
+            "execution, and each line of a .jsonl file.",
+        ),
     ] = None,
     output_dir: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Where outputs go; default: the pipeline's publish folder.")
+        Path | None,
+        typer.Option(file_okay=False, help="Where output files go; default: the pipeline's publish folder."),
     ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(file_okay=False, help="Where the log lives; the next run there goes on.")
@@ -92,7 +99,11 @@ def run(
     ] = None,
     simulate_provider: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help="Answer requests here, e.g. reject=0.08,delay-ms=5,duplicates=0.02."),
+        typer.Option(
+            metavar="SPEC",
+            help="Answer kafka requests here, by answer(request, options) of provider.py beside the steps; e.g. "
+            "reject=0.08,delay-ms=5,duplicates=0.02. Also timeout, permits-per-second, key, seed.",
+        ),
     ] = None,
     config: Config = None,
     overrides: Overrides = None,
@@ -132,6 +143,8 @@ def run(
         print_json(asdict(result))
     else:
         print_summary(result, output_dir)
+        if data_dir is not None and result.failed:
+            say(f"more of one: tpf-streams status --data-dir {shlex.quote(str(data_dir))} EXECUTION")
     raise typer.Exit(exit_code(result, stopped_by, strict=strict))
 
 
@@ -154,6 +167,9 @@ def execute(options: RunOptions, kind: LogKind) -> tuple[RunResult, signal.Signa
         say(f"warning: {line}")
     for line in loaded.notes:
         say(f"note: {line}")
+    if loaded.publish is None:
+        unused = "; --output-dir has nothing to do" if options.output_dir else ""
+        say(f"note: no publish in {options.pipeline}: outputs go to topic {loaded.definition.output_topic}{unused}")
     result, stopped_by = run_loop(_run(options, kind, loaded, found))
     if missing and not result.continued:
         raise DefinitionError([Problem(str(options.pipeline), 0, "sources", missing)])

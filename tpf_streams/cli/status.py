@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import orjson
 import typer
 from rich.table import Table
 
@@ -21,7 +22,9 @@ def status(
     pipeline: OtherPipeline = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show executions with their status, step, items and errors; one execution with its traceback.
+    """Show executions with their status, step, items and errors; one execution with its output and traceback.
+
+    The output is that of an execution without a stream; streams give files, or records of the output topic.
 
     [bold]Examples[/bold]
 
@@ -62,7 +65,10 @@ def _row(it: dict[str, Any]) -> list[str]:
 
 def _print_one(it: dict[str, Any]) -> None:
     for name, value in it.items():
-        if value not in (None, {}) and name != "errorDetail":
+        if name == "output" and value is not None:
+            for payload in value:
+                out.print(f"{name:18} {orjson.dumps(payload).decode()}", markup=False, soft_wrap=True)
+        elif value not in (None, {}) and name != "errorDetail":
             out.print(f"{name:18} {value}", markup=False, soft_wrap=True)
     if it["errorDetail"]:
         out.print(it["errorDetail"], markup=False, soft_wrap=True)

@@ -15,6 +15,7 @@ STRICT = "pipeline.orchestrator.strict-startup"
 POLICY = "pipeline.orchestrator.idempotency-policy"
 SECRET = "pipeline.orchestrator.resume-token-secret"
 PREVIOUS = "pipeline.orchestrator.resume-token-previous-secrets"
+_SECRET_VARIABLE = "PIPELINE_ORCHESTRATOR_RESUME_TOKEN_SECRET"
 _SECRET_BYTES = 16
 
 
@@ -74,7 +75,8 @@ def _check_secret(
     if secret is None and step is not None:
         given = settings.given(SECRET)
         message = (
-            f"must be configured for signed await resume tokens, which {step.name!r} needs; it is missing or blank"
+            f"must be configured for signed await resume tokens, which {step.name!r} needs; it is missing or blank: "
+            f"set {_SECRET_VARIABLE}"
         )
         if not require_secret:
             report.notes.append(f"{SECRET}: {message}")

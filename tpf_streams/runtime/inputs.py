@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from tpf_streams.errors import DefinitionError, JsonPolicyError, Problem
 log = logging.getLogger(__name__)
 
 JSON_LINES = (".jsonl", ".ndjson")
+_KEY = re.compile(r"file:(.+):(\d+):[0-9a-f]{64}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +119,12 @@ def _value(path: Path, data: bytes, line: int, max_bytes: int) -> Submission:
         return Submission(key, parse_json(data.strip(), max_bytes))
     except JsonPolicyError as error:
         return Submission(key, None, problem=f"{path}:{line or 1}: {error}")
+
+
+def input_place(key: str) -> str | None:
+    """`orders.jsonl:7` of the key that `_value` made, or `order.json` of a whole file's; None for any other key."""
+    found = _KEY.fullmatch(key)
+    if found is None:
+        return None
+    name, line = found.groups()
+    return name if line == "0" else f"{name}:{line}"

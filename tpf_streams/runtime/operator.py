@@ -12,10 +12,11 @@ import orjson
 
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
+from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.step import AnyStep, AwaitDefinition, PipelineDefinition
 from tpf_streams.core.token import TokenSigner
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
-from tpf_streams.errors import JsonPolicyError, TpfError
+from tpf_streams.errors import JsonPolicyError, PayloadError, TpfError
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.views import Answer, LogViews
@@ -106,9 +107,26 @@ class Operator:
             raise OperatorError("nothing runs here that could admit a completion")
         envelope = completion_bytes(arguments, self._default_tenant)
         try:
-            return {"outcome": await self._application.complete(envelope)}
+            outcome = await self._application.complete(envelope)
         except TimeoutError:
             raise OperatorError("no outcome in time; the completion may still be admitted: look with status") from None
+        reason = self._misfit(arguments) if outcome == Outcome.INVALID_PAYLOAD else None
+        return {"outcome": outcome} if reason is None else {"outcome": outcome, "reason": reason}
+
+    def _misfit(self, arguments: Mapping[str, Any]) -> str | None:
+        """Why the payload does not fit, for the person who wrote it: providers read it in the dead letter."""
+        interaction = self.views.interaction(str(arguments.get("interactionId") or ""))
+        step = None if interaction is None else self._definition.steps[interaction.step_index]
+        if not isinstance(step, AwaitDefinition):
+            return None
+        try:
+            step.convert(parse_json(str(arguments.get("payload", "")).encode(), ENVELOPE_BYTES_MAX))
+        except PayloadError as error:
+            return str(error)
+        except Exception as error:
+            # A class of the user's refused, as at admission; its words may hold the payload.
+            return f"the conversion raised {type(error).__name__}"
+        return None
 
     async def _describe(self, arguments: Mapping[str, Any]) -> Answer:
         status = await self.views.status(0)

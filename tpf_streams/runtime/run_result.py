@@ -9,7 +9,7 @@ from typing import Any
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus
 from tpf_streams.runtime.intake import Intake
 from tpf_streams.runtime.run_tally import RunTally
-from tpf_streams.runtime.views import LogViews
+from tpf_streams.runtime.views import LogViews, source_name
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ def run_result(intake: Intake, views: LogViews, tally: RunTally, seconds: float)
 
 
 def _add_end(result: RunResult, execution: ExecutionRecord, rejects: int) -> None:
-    source = (execution.source or {}).get("key")
+    source = source_name(execution)
     if execution.status is ExecutionStatus.FAILED:
         message = execution.error_message or ""
         result.failed.append(_failure(execution.execution_id, source, execution.error_code or "", message))

@@ -18,6 +18,7 @@ from tpf_streams.core.rows import Keys, deadline_of, decode
 from tpf_streams.core.step import PipelineDefinition
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.ports import ReadableStore
+from tpf_streams.runtime.inputs import input_place
 from tpf_streams.runtime.open_log import ViewableLog
 
 KINDS = {
@@ -88,12 +89,11 @@ class LogViews:
 
     def summary(self, execution: ExecutionRecord) -> Answer:
         """One execution as an operator wants to see it; without payloads and traceback."""
-        source = execution.source or {}
         return {
             "executionId": execution.execution_id,
             "executionKey": execution.execution_key,
             "tenantId": execution.tenant_id,
-            "source": source.get("key"),
+            "source": source_name(execution),
             "status": execution.status.value,
             "step": self._step_name(execution.current_step_index),
             "stepIndex": execution.current_step_index,
@@ -106,11 +106,13 @@ class LogViews:
         }
 
     def detail(self, execution_id: str) -> Answer | None:
-        """One execution with its traceback, if it has one."""
+        """One execution with the output of a scalar one, and its traceback, if it has one."""
         execution = self.execution(execution_id)
         if execution is None:
             return None
-        return {**self.summary(execution), "errorDetail": execution.error_detail}
+        output = self._scalar_output(execution)
+        payloads = None if output is None else output.payloads
+        return {**self.summary(execution), "output": payloads, "errorDetail": execution.error_detail}
 
     def _counts(self, execution: ExecutionRecord) -> Answer:
         """Items so far: of the live session while there is one, then of the execution's own summary."""
@@ -140,10 +142,13 @@ class LogViews:
         summary = execution.summary
         if summary is None or summary.by_arm or summary.outputs != 1:
             return dict(summary.by_arm) if summary else {}
+        output = self._scalar_output(execution)
+        return {} if output is None or output.arm is None else {output.arm: 1}
+
+    def _scalar_output(self, execution: ExecutionRecord) -> OutputRecord | None:
         found = self._part_of(execution.execution_id)
         value = None if found is None else found[0].get(found[1].output(execution.execution_id, None))
-        arm = None if value is None else decode(OutputRecord, value).arm
-        return {} if arm is None else {arm: 1}
+        return None if value is None else decode(OutputRecord, value)
 
     # Interactions
 
@@ -206,3 +211,8 @@ class LogViews:
     def _step_name(self, index: int) -> str:
         steps = self._definition.steps
         return steps[index].name if index < len(steps) else "published"
+
+
+def source_name(execution: ExecutionRecord) -> str | None:
+    """What a person calls the input: the object's name, or file and line of a JSON input; None for any other."""
+    return (execution.source or {}).get("key") or input_place(execution.execution_key)

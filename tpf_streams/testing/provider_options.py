@@ -82,7 +82,9 @@ def load_answer(steps: str) -> tuple[Callable[..., Any], str]:
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise
-        raise ValueError(f"there is no module {name} with a function answer(request, options)") from None
+        raise ValueError(
+            f"there is no module {name} with a function answer(request, options); it stands beside {steps}"
+        ) from None
     answer = getattr(module, "answer", None)
     if not callable(answer):
         raise ValueError(f"{name} has no function answer(request, options)")

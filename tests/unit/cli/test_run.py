@@ -38,6 +38,18 @@ def test_a_run_in_memory(call, tmp_path):
     assert (tmp_path / "payments_12.csv.out").exists()
 
 
+def test_where_outputs_go_is_told_when_no_file_is_written(monkeypatch, tmp_path):
+    monkeypatch.setenv("PIPELINE_ORCHESTRATOR_RESUME_TOKEN_SECRET", "a-secret-for-tests-only")
+    (tmp_path / "no.jsonl").write_text("{\n")
+    pipeline = ROOT / "topologies/restaurant_approval/pipeline.yaml"
+    words = ["run", str(pipeline), "--input", str(tmp_path), "--data-dir", str(tmp_path / "data")]
+    found = CliRunner().invoke(app, [*words, "--output-dir", str(tmp_path / "out")])
+    assert found.exit_code == 1
+    assert "outputs go to topic restaurant-approval-outputs; --output-dir has nothing to do" in found.stderr
+    assert f"tpf-streams status --data-dir {tmp_path}" in found.stderr
+    assert "no.jsonl:1: not JSON" in found.stdout.replace("\n", "")
+
+
 def test_one_json_object_and_nothing_else_on_stdout(call, tmp_path):
     words = ["--input", ROWS_12, "--output-dir", tmp_path / "out", "--data-dir", tmp_path / "data", "--json"]
     found = call(*words, "--simulate-provider", "delay-ms=1,duplicates=1", "--sync", "interval")

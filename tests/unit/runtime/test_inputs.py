@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tpf_streams.runtime.inputs import json_submissions
+from tpf_streams.runtime.inputs import input_place, json_submissions
 
 MAX = 1_000
 
@@ -27,6 +27,14 @@ def test_equal_lines_are_executions_of_their_own(tmp_path):
     (tmp_path / "a.ndjson").write_text('{"n": 1}\n{"n": 1}\n')
     first, second = submitted(tmp_path / "a.ndjson")
     assert first.execution_key != second.execution_key
+
+
+def test_a_key_says_which_line_it_was(tmp_path):
+    (tmp_path / "a: b.jsonl").write_text('{"n": 1}\n\n{"n": 1}\n')
+    (tmp_path / "c.json").write_text("1")
+    places = [input_place(it.execution_key) for it in submitted(tmp_path)]
+    assert places == ["a: b.jsonl:1", "a: b.jsonl:3", "c.json"]
+    assert [input_place(key) for key in ("file:orders:1:2", "order-7", "")] == [None, None, None]
 
 
 def test_what_is_no_json_is_told_with_its_line(tmp_path):
