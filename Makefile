@@ -66,5 +66,5 @@ soak: $(INSTALLED) ## the simulation without end; it goes on where it stopped
 	$(BIN)/python -m tests.simulation --soak .cache/soak
 
 clean: ## remove what these targets made
-	rm -rf $(VENV) $(DEMO) .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf $(VENV) $(DEMO) .try .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist build
 	find tpf_streams topologies tests -name __pycache__ -type d -prune -exec rm -rf {} +
