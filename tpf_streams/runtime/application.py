@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 
 from tpf_streams.core.effects import Fact
 from tpf_streams.core.envelope import CompletionEnvelope, EnvelopeRefusedError, parse_completion
 from tpf_streams.core.events import ExecutionCancelled, ExecutionSubmitted, InteractionCancelled, SessionCancelled
-from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.identity import IdFactory, partition_of, route_of
-from tpf_streams.core.interaction import InteractionRecord
-from tpf_streams.core.rows import deadline_of
 from tpf_streams.core.step import Json, PipelineDefinition, SourceObject
 from tpf_streams.core.token import TokenSigner
-from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.engine.router import CompletionRouter
 from tpf_streams.engine.segments import SegmentRunner
-from tpf_streams.engine.task import Task
 from tpf_streams.engine.wire import completion_record, encode_cancel, encode_submission, events_topic, payload_bytes_max
 from tpf_streams.engine.worker import Worker
 from tpf_streams.ports import AwaitTransport, Bindings, Clock, Log, ObjectPublisher, Record
@@ -162,47 +157,3 @@ class Application:
             raise ValueError(f"{route_id} is no id of this application")
         partition = partition_of(route, self.log.partitions)
         return Record(events_topic(self.definition.application_id), key, value, headers, partition)
-
-    # What can be seen
-
-    def tasks(self) -> Iterator[Task]:
-        yield from list(self.worker.tasks.values())
-
-    def executions(self) -> Iterator[ExecutionRecord]:
-        """Every execution that is kept, partition by partition."""
-        for task in self.tasks():
-            for _, execution in task.state.scan(task.state.keys.all_executions(), ExecutionRecord):
-                yield execution
-
-    def execution(self, execution_id: str) -> ExecutionRecord | None:
-        task = self._task_of(execution_id)
-        return None if task is None else task.execution(execution_id)
-
-    def session(self, execution_id: str) -> SessionRecord | None:
-        """Where the stream of an execution stands; None when it has none, or none any more."""
-        task = self._task_of(execution_id)
-        return None if task is None else task.session(execution_id)
-
-    def interaction(self, interaction_id: str) -> InteractionRecord | None:
-        task = self._task_of(interaction_id)
-        if task is None:
-            return None
-        return task.state.get(task.state.keys.interaction(interaction_id), InteractionRecord)
-
-    def pending(self, limit: int = 50) -> list[InteractionRecord]:
-        """Open interactions by deadline, at most `limit`."""
-        found: list[InteractionRecord] = []
-        for task in self.tasks():
-            for key in task.state.scan_keys(task.state.keys.all_deadlines(), limit):
-                interaction = task.state.get(task.state.keys.interaction(deadline_of(key)[1]), InteractionRecord)
-                if interaction is not None and not interaction.status.terminal:
-                    found.append(interaction)
-        found.sort(key=lambda it: (it.deadline_epoch_ms, it.created_at_epoch_ms, it.interaction_id))
-        return found[:limit]
-
-    def pending_count(self) -> int:
-        return sum(len(task.state.scan_keys(task.state.keys.all_deadlines())) for task in self.tasks())
-
-    def _task_of(self, route_id: str) -> Task | None:
-        route = route_of(route_id)
-        return None if route is None else self.worker.tasks.get(partition_of(route, self.log.partitions))

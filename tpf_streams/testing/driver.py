@@ -32,6 +32,7 @@ from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.ports import InputRecord, Record
 from tpf_streams.runtime.build import build, submissions
 from tpf_streams.runtime.tally import Tally
+from tpf_streams.runtime.views import LogViews
 from tpf_streams.testing.clock import ManualClock
 from tpf_streams.testing.provider import SimulatedProvider
 
@@ -68,6 +69,7 @@ class TopologyTestDriver:
         self.log = log or MemoryLog(
             application_id=self.definition.application_id, partitions=partitions, clock=self.clock
         )
+        self.views = LogViews(self.log, self.definition)
         self.providers: list[SimulatedProvider] = []
         self.tally = Tally()
         self._output_dir = output_dir
@@ -249,24 +251,24 @@ class TopologyTestDriver:
     # Stores
 
     def tasks(self) -> Iterator[Task]:
-        return self.application.tasks()
+        return iter(list(self.application.worker.tasks.values()))
 
     def execution(self, execution_id: str) -> ExecutionRecord:
         """Raises KeyError for an execution that does not exist."""
-        found = self.application.execution(execution_id)
+        found = self.views.execution(execution_id)
         if found is None:
             raise KeyError(execution_id)
         return found
 
     def executions(self) -> list[ExecutionRecord]:
-        return list(self.application.executions())
+        return list(self.views.executions())
 
     def session(self, execution_id: str) -> SessionRecord | None:
-        return self.application.session(execution_id)
+        return self.views.session(execution_id)
 
     def interaction(self, interaction_id: str) -> InteractionRecord:
         """Raises KeyError for an interaction that does not exist."""
-        found = self.application.interaction(interaction_id)
+        found = self.views.interaction(interaction_id)
         if found is None:
             raise KeyError(interaction_id)
         return found
@@ -283,7 +285,7 @@ class TopologyTestDriver:
 
     def pending(self, limit: int = 1_000) -> list[InteractionRecord]:
         """Open interactions by deadline."""
-        return self.application.pending(limit)
+        return list(self.views.pending(limit))
 
     def results(self, execution_id: str) -> list[OutputRecord]:
         """The stored outputs of an execution in item order."""
