@@ -86,7 +86,8 @@ def submissions(loaded: LoadedPipeline, inputs: Sequence[str], pipeline_file: st
     name = loaded.definition.steps[0].input_type
     fields = [field.name for field in loaded.types.records[name].fields]
     check_input_fields(name, fields, pipeline_file)
-    return object_submissions(_source(config, inputs), config.identity_fields, fields)
+    template = None if loaded.publish is None else loaded.publish.key_template
+    return object_submissions(_source(config, inputs), config.identity_fields, fields, template)
 
 
 def _source(config: ObjectSourceConfig, inputs: Sequence[str]) -> FilesystemSource:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpf_streams.connectors.filesystem_publish import output_name
 from tpf_streams.connectors.filesystem_source import FilesystemSource, ListingProblem, execution_key
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.step import Json, SourceObject
-from tpf_streams.errors import DefinitionError, JsonPolicyError, Problem
+from tpf_streams.errors import DefinitionError, JsonPolicyError, Problem, TerminalError
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +32,31 @@ class Submission:
 
 
 def object_submissions(
-    source: FilesystemSource, identity_fields: Sequence[str], input_fields: Sequence[str]
+    source: FilesystemSource,
+    identity_fields: Sequence[str],
+    input_fields: Sequence[str],
+    output_key_template: str | None = None,
 ) -> Iterator[Submission]:
-    """One for each listed object. One that cannot be read is submitted too: its execution fails with the reason."""
+    """One for each listed object. One that cannot be read is submitted too: its execution fails with the reason. One
+    whose output could have no name is none: all that it asks for would be paid for, and its file never written."""
     for found in source.listing():
         listed = found.source if isinstance(found, ListingProblem) else found
         if listed is None:
             yield Submission("", None, problem=f"{found.path}: {getattr(found, 'reason', 'cannot be listed')}")
+        elif problem := _unnameable(output_key_template, listed.key):
+            yield Submission("", None, listed, problem=f"{listed.path}: {problem}")
         else:
             yield Submission(execution_key(listed, identity_fields), object_payload(listed, input_fields), listed)
+
+
+def _unnameable(template: str | None, key: str) -> str:
+    """Why an output of this key can have no name; empty when it can."""
+    try:
+        if template is not None:
+            output_name(template, key)
+    except TerminalError as error:
+        return str(error)
+    return ""
 
 
 def object_payload(found: SourceObject, input_fields: Sequence[str]) -> dict[str, Json]:
