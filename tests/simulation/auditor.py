@@ -33,6 +33,8 @@ class Auditor:
         self.grace_until_ms: dict[int, int] = {}
         self._on_their_way: set[tuple[str, int | None]] = set()
         self.cancelled: set[str] = set()
+        self.session_cancels: list[tuple[int, int, str]] = []
+        """Partition, offset, execution: behind that event its session is not live."""
         self.undeliverable: set[str] = set()
         self.lossy = False
         self.alone = True
@@ -51,6 +53,7 @@ class Auditor:
         """The log lost its tail: go on from what is left; -> what there was."""
         before, self.shadow = self.shadow, Shadow.of(self._log)
         self._positions.clear()
+        self.session_cancels.clear()
         for partition in range(self._log.partitions):
             self._positions.update(self._log.task_positions(partition))
         return before
@@ -71,6 +74,7 @@ class Auditor:
         for execution_id in touched:
             self._window_kept(execution_id)
             self._ended_owes_nothing(execution_id)
+        self._sessions_end(partition, {row.execution_id for row in before.values()})
         self._gates(changes, {row.execution_id: row for row in before.values()})
 
     # --- single rows --------------------------------------------------------------------------------------------
@@ -126,7 +130,9 @@ class Auditor:
         noted = self.noted.get(partition, {}) if now <= self.grace_until_ms.get(partition, 0) else {}
         forwarded = self._forwarded(partition)
         for answer in honest:
-            if answer.arrived_ms > row.deadline_epoch_ms or answer.until_ms < row.created_at_epoch_ms:
+            # Without a row an answer is held until the deadline in its token, and then forgotten (contract 0.11).
+            held = row.created_at_epoch_ms <= answer.until_ms and answer.arrived_ms <= answer.until_ms
+            if answer.arrived_ms > row.deadline_epoch_ms or not held:
                 continue
             topic, part, offset = answer.place
             if forwarded.get(answer.place, EXCUSED) < read:
@@ -162,10 +168,9 @@ class Auditor:
             if row.deadline_epoch_ms != row.created_at_epoch_ms + self._timeouts[row.step_index]:
                 raise Violation(f"a deadline that is not the step's: {row}")
         for execution_id in dict.fromkeys(row.execution_id for row in fresh if row.item_index is not None):
-            rows = self.shadow.of_execution(b"i", execution_id)
-            found = {row.item_index for row in rows if row.step_index == self._first}
+            found = self._dispatched(execution_id)
             if found != set(range(len(found))):
-                raise Violation(f"items were dispatched out of order: {sorted(found)}")
+                raise Violation(f"items were dispatched out of order: {sorted(found, key=repr)}")
 
     def _outputs_join(self, turn: Turn, changes: list[Change]) -> None:
         """Outputs leave with the turn that settles their items, all of them and no others."""
@@ -198,15 +203,19 @@ class Auditor:
             if step.transport.endpoint is not None and len(opened) > definition.limits.max_concurrency:
                 raise Violation(f"{len(opened)} open at step {step.index}, {definition.limits.max_concurrency} allowed")
 
+    def _dispatched(self, execution_id: str) -> set[int | None]:
+        """Items that were taken from the source; one that could not be dispatched was rejected on the spot."""
+        rows = self.shadow.of_execution(b"i", execution_id)
+        settled = {row.item_index for row in self.shadow.of_execution(b"o", execution_id)}
+        return settled | {row.item_index for row in rows if row.step_index == self._first}
+
     def _window_kept(self, execution_id: str) -> None:
         sessions = self.shadow.of_execution(b"s", execution_id)
         if not sessions or not sessions[0].live:
             return
         if self._first is None:
             return
-        rows = self.shadow.of_execution(b"i", execution_id)
-        dispatched = sum(1 for row in rows if row.step_index == self._first)
-        in_flight = dispatched - len(self.shadow.of_execution(b"o", execution_id))
+        in_flight = len(self._dispatched(execution_id)) - len(self.shadow.of_execution(b"o", execution_id))
         if not 0 <= in_flight <= self._window:
             raise Violation(f"{in_flight} items in flight, the window is {self._window}: {execution_id}")
 
@@ -219,6 +228,18 @@ class Auditor:
         owed = [row for row in rows if row.kind is not OwedKind.CLOSE and not more]
         if owed or self.shadow.of_execution(b"s", execution_id):
             raise Violation(f"an ended execution owes {owed} or keeps its session: {execution_id}")
+
+    def _sessions_end(self, partition: int, known: set[str]) -> None:
+        """A session that is cancelled goes on by the durable path."""
+        read = self._log.task_positions(partition).get(TopicPartition(self._log.events_topic, partition), 0)
+        for cancel in list(self.session_cancels):
+            home, offset, execution_id = cancel
+            if home != partition or offset >= read:
+                continue
+            self.session_cancels.remove(cancel)
+            sessions = self.shadow.of_execution(b"s", execution_id)
+            if execution_id in known and sessions and sessions[0].live:
+                raise Violation(f"a cancelled session is live: {sessions[0]}")
 
     def _gates(self, changes: list[Change], before: dict[str, SessionRecord]) -> None:
         """On the durable path an item goes on only when its unit's dispatch is complete (contract 0.20).

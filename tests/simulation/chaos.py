@@ -9,7 +9,7 @@ from tests.simulation.process import Process
 from tests.simulation.provider import FORGERIES
 from tests.simulation.words import Fault
 from tests.simulation.world import World
-from tpf_streams.core.events import ExecutionCancelled, InteractionCancelled, SessionCancelled
+from tpf_streams.core.events import ExecutionCancelled, InteractionCancelled
 from tpf_streams.engine.wire import completion_record, encode_cancel
 from tpf_streams.ports import Record
 from tpf_streams.testing.faults import CommitFault
@@ -171,7 +171,7 @@ async def cancel_session(world: World) -> None:
     if live:
         execution_id = world.rng.choice(live).execution_id
         world.count_all(Fault.SESSION_CANCELLED)
-        await _append(world, execution_id, SessionCancelled(execution_id))
+        await world.cancel_session(execution_id)
 
 
 async def cancel_by_operator(world: World) -> None:
@@ -189,9 +189,7 @@ async def cancel_by_operator(world: World) -> None:
         await _append(world, execution_id, ExecutionCancelled(execution_id, "operator"))
 
 
-async def _append(
-    world: World, ident: str, event: SessionCancelled | ExecutionCancelled | InteractionCancelled
-) -> None:
+async def _append(world: World, ident: str, event: ExecutionCancelled | InteractionCancelled) -> None:
     key, value, headers = encode_cancel(event)
     await world.log.append([Record(world.log.events_topic, key, value, headers, world.home(ident))])
 
@@ -270,7 +268,7 @@ MOVES: dict[Move, int] = {
     change_source: 2,
     fail_sending: 13,
     fail_publishing: 18,
-    break_step: 10,
+    break_step: 13,
     crash_machine: 2,
     submit_again: 1,
 }

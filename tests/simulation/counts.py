@@ -26,7 +26,12 @@ def units_count(world: World, execution: ExecutionRecord) -> None:
                 raise Violation(f"an execution succeeded over a failed unit: {unit}")
             continue
         answered = sum(1 for row in rows if row.status is InteractionStatus.COMPLETED)
-        wanted = (len(rows), answered, len(rows) - answered)
+        items = len(rows)
+        if unit.itemized and unit.step_index == world.pipeline.awaits[0].index:
+            # An item whose request could not be made is lost without a row.
+            here = {row.item_index for row in rows}
+            items += sum(1 for row in shadow.of_execution(b"o", execution.execution_id) if row.item_index not in here)
+        wanted = (items, answered, items - answered)
         if _counted(unit) != wanted:
             raise Violation(f"a unit counts {_counted(unit)}, its rows are {wanted}: {unit}")
 

@@ -224,6 +224,8 @@ class Provider:
             self.ledger.silent.add(ident)
             self.silenced()
             return
+        if not early and ident in self._plans and ident in self.ledger.uncommitted and rng.random() < 0.6:
+            return  # answered before, when it read the request of a turn that did not hold
         payload = self._plans.setdefault(ident, self._payload(request))
         at = now if early else now + rng.randrange(habits.delay_ms + 1)
         fault = Fault.EARLY if early else None

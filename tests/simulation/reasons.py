@@ -34,6 +34,8 @@ def _explains(world: World, execution: ExecutionRecord, reject: RejectRecord | N
             return execution.execution_id in world.auditor.cancelled
         case "SOURCE_CHANGED":
             return world.sources.versions[key] > 0
+        case "INVALID_PAYLOAD":
+            return bool(world.sources.keyless[key]) and any(step.idempotency_fields for step in world.pipeline.awaits)
         case "PUBLISH_FAILED":
             return world.pipeline.definition.publishes
         case _ if code not in (BROKE, REFUSED):

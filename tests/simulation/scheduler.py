@@ -28,7 +28,7 @@ async def chaos(world: World) -> None:
     await world.submit(keys.pop())
     allowed = _allowed(world)
     rate = rng.choice((0.0, 0.03, 0.08, 0.12)) if allowed else 0.0
-    for _ in range(rng.randrange(200, 700)):
+    for _ in range(rng.randrange(250, 800)):
         if keys and rng.random() < 0.04:
             await world.submit(keys.pop())
         await _move(world, allowed, rate)

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from tests.simulation.pipelines import Call, Pipeline
@@ -25,19 +26,26 @@ class StepBrokeError(Exception):
 class Sources:
     """What the submitted inputs are, and what their streams give: the truth that outputs are compared with.
 
-    `counts`: items of a stream by execution key. `version`: grows when a source changes. `cut`: items a changed source
-    gives. `rejects`: places of rows that are no items.
+    `counts`: items of a stream by execution key. `versions`: grow when a source changes. `rejects`: places of rows that
+    are no items. `keyless`: places of items that lack the field of the idempotency key; None is a scalar input.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     versions: Counter[str] = field(default_factory=Counter)
     changed_from: dict[tuple[str, int], int] = field(default_factory=dict)
     rejects: dict[str, frozenset[int]] = field(default_factory=dict)
+    keyless: dict[str, frozenset[int | None]] = field(default_factory=dict)
 
-    def submit(self, key: str, items: int, rejects: frozenset[int]) -> Json:
+    def submit(self, key: str, items: int, rng: Random) -> None:
+        """A new execution key; `items` do not count for a scalar pipeline."""
         self.counts[key] = items
-        self.rejects[key] = rejects
-        return {"k": key, "g": "one"}
+        self.rejects[key] = frozenset(place for place in range(items) if rng.random() < 0.05)
+        places = (None, *range(items)) if rng.random() < 0.15 else ()
+        self.keyless[key] = frozenset(place for place in places if rng.random() < 0.4)
+
+    def input(self, key: str) -> Json:
+        """What is submitted."""
+        return {"k": key} if None in self.keyless[key] else {"k": key, "g": "one"}
 
     def change(self, key: str, first: int) -> None:
         """From here on the source gives something else from element `first` on."""
@@ -55,7 +63,8 @@ class Sources:
             if place in self.rejects[key]:
                 yield ItemReject(key, place + 1, "column", "bad value", "raw")
             else:
-                yield {"k": key, "n": place, "v": self.version_of(key, place, version), "g": f"g{place % 2}"}
+                item = {"k": key, "n": place, "v": self.version_of(key, place, version)}
+                yield item if place in self.keyless[key] else {**item, "g": f"g{place % 2}"}
 
 
 @dataclass(slots=True)
@@ -99,8 +108,9 @@ def origin(value: Json) -> Json:
 
 
 def mark(index: int, value: Json) -> Json:
-    """What a step makes of its input."""
-    return {"in": value, "s": index, "g": origin(value)["g"]}
+    """What a step makes of its input; the field of the idempotency key is handed on."""
+    item = origin(value)
+    return {"in": value, "s": index, **({"g": item["g"]} if "g" in item else {})}
 
 
 def takes(selective: bool, value: Json) -> bool:

@@ -20,9 +20,9 @@ from tests.simulation.shadow import Violation
 from tests.simulation.steps import Failures, Sources
 from tests.simulation.words import ABSENT, Fault, Table
 from tpf_streams.core.effects import Fact
-from tpf_streams.core.events import ExecutionSubmitted
+from tpf_streams.core.events import ExecutionSubmitted, SessionCancelled
 from tpf_streams.core.identity import IdFactory, partition_of, route_hash, route_of
-from tpf_streams.engine.wire import encode_submission
+from tpf_streams.engine.wire import encode_cancel, encode_submission
 from tpf_streams.errors import TaskLostError
 from tpf_streams.logs.memory import SyncMode
 from tpf_streams.ports import Record, Turn
@@ -95,9 +95,8 @@ class World:
         """Ask for an execution, at least once."""
         if key not in self.sources.counts:
             items = self.rng.choice((0, 1, 2, 3, 5, 8, 12))
-            rejects = frozenset(place for place in range(items) if self.rng.random() < 0.05)
-            self.sources.submit(key, items, rejects)
-        name, value, headers = encode_submission(ExecutionSubmitted(TENANT, key, {"k": key, "g": "one"}))
+            self.sources.submit(key, items, self.rng)
+        name, value, headers = encode_submission(ExecutionSubmitted(TENANT, key, self.sources.input(key)))
         home = partition_of(route_hash(TENANT, APPLICATION, key, 0), self.log.partitions)
         await self.log.append([Record(self.log.events_topic, name, value, headers, home)])
 
@@ -150,6 +149,14 @@ class World:
     async def spin(self, times: int) -> None:
         for _ in range(times):
             await asyncio.sleep(0)
+
+    async def cancel_session(self, execution_id: str) -> None:
+        """An operator ends the live session of an execution."""
+        key, value, headers = encode_cancel(SessionCancelled(execution_id))
+        home = self.home(execution_id)
+        record = Record(self.log.events_topic, key, value, headers, home)
+        _, partition, offset = await self.log.append_one(record)
+        self.auditor.session_cancels.append((partition, offset, execution_id))
 
     async def answer(self) -> bool:
         """The provider gives one of the answers that are due, if there is one."""
