@@ -5,6 +5,7 @@ run.json   format, pipeline, config file, settings and output folder of the last
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,8 @@ from typing import Protocol
 
 import orjson
 
+from tpf_streams.core.identity import length_prefixed
+from tpf_streams.core.step import PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.settings_table import SETTINGS
 from tpf_streams.errors import LogError
@@ -92,9 +95,15 @@ def open_local_log(loaded: LoadedPipeline, data_dir: Path) -> LocalLog:
         RocksDbStateStore,
         application_id=loaded.definition.application_id,
         partitions=settings.integer("topology.partitions"),
+        identity=identity_of(loaded.definition),
         sync="commit" if settings.text("sync") == "commit" else "interval",
         memory_bytes=settings.integer("rocksdb.memory-bytes"),
     )
+
+
+def identity_of(definition: PipelineDefinition) -> str:
+    """A fingerprint of what ids are made of besides their inputs (contract 0.1); it does not give the secret away."""
+    return hashlib.sha256(length_prefixed(definition.id_secret, definition.pipeline_id).encode()).hexdigest()[:32]
 
 
 class OwningMemoryLog(MemoryLog):

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tpf_streams.errors import LogError
-from tpf_streams.runtime.open_log import RUN_FILE, RunNote, recall, remember, run_note
+from tpf_streams.dsl.load import load_pipeline
+from tpf_streams.errors import LogError, LogMismatchError
+from tpf_streams.runtime.open_log import RUN_FILE, RunNote, open_local_log, recall, remember, run_note
+
+FRAUD_CHECK = Path(__file__).parents[3] / "topologies/fraud_check/pipeline.yaml"
 
 
 def test_a_note_comes_back(tmp_path):
@@ -49,3 +52,15 @@ def test_what_cannot_be_read_is_told(tmp_path, content):
     (tmp_path / RUN_FILE).write_bytes(content)
     with pytest.raises(LogError, match="name the pipeline with --pipeline"):
         recall(tmp_path)
+
+
+async def test_another_id_secret_is_refused_because_work_would_be_done_again(tmp_path):
+    def opened(**settings):
+        given = {"pipeline.orchestrator.resume-token-secret": "x" * 20, **settings}
+        loaded = load_pipeline(FRAUD_CHECK, settings_overrides=given, environ={})
+        return open_local_log(loaded, tmp_path)
+
+    await opened().close()
+    await opened().close()
+    with pytest.raises(LogMismatchError, match="another pipeline.id-secret"):
+        opened(**{"pipeline.id-secret": "another"})

@@ -52,6 +52,7 @@ class LocalLog:
         *,
         application_id: str = "app",
         partitions: int = 8,
+        identity: str = "",
         topics: Mapping[str, int] | None = None,
         keep: Collection[str] = (),
         sync: SyncMode = "commit",
@@ -61,6 +62,9 @@ class LocalLog:
     ) -> LocalLog:
         """Claim and open a data directory. `topics`: partition counts other than 1. `keep`: topics never trimmed.
 
+        `identity` stands for what ids are made of; another one than the first is refused, because the same work would
+        come under new ids and be done again. Empty: not known, not compared.
+
         Topics that nobody in the application consumes are kept anyway.
         """
         events = f"{application_id}-events"
@@ -68,7 +72,8 @@ class LocalLog:
         store: JournalStore | None = None
         try:
             store = open_store(directory.database, memory_bytes)
-            epoch = _identify(directory, store, application_id, partitions)
+            wanted = {"application": application_id, "partitions": partitions, "identity": identity}
+            epoch = _identify(directory, store, wanted)
             counts = {**(topics or {}), events: partitions}
             journal = Journal(store, clock or SystemClock(), partitions, counts, frozenset(keep))
             for part in journal.topic(events):
@@ -184,7 +189,7 @@ class LocalLog:
             raise TaskLostError("the log is closed")
 
 
-def _identify(directory: DataDirectory, store: JournalStore, application_id: str, partitions: int) -> str:
+def _identify(directory: DataDirectory, store: JournalStore, wanted: Mapping[str, object]) -> str:
     """Check that this is the journal it should be, or begin one; its epoch id."""
     header, marker = read_header(store), directory.marker()
     if header is None:
@@ -193,10 +198,9 @@ def _identify(directory: DataDirectory, store: JournalStore, application_id: str
                 f"{directory.path}: the database is empty, and it was not: put the directory back from a copy, or "
                 "start with another one"
             )
-        header = {"format": keys.FORMAT, "epoch": os.urandom(16).hex(), "partitions": partitions}
-        header["application"] = application_id
+        header = {"format": keys.FORMAT, "epoch": os.urandom(16).hex(), **wanted}
         store.write({keys.HEADER: orjson.dumps(header)})
-    _compare(directory.path, header, application_id, partitions)
+    _compare(directory.path, header, wanted)
     if marker is not None and (marker.epoch != header["epoch"] or marker.sequence > store.sequence()):
         raise LogCorruptError(
             f"{directory.path}: the database is not the one, or is older than the one, last used here"
@@ -206,7 +210,8 @@ def _identify(directory: DataDirectory, store: JournalStore, application_id: str
     return str(header["epoch"])
 
 
-def _compare(path: Path, header: Mapping[str, object], application_id: str, partitions: int) -> None:
+def _compare(path: Path, header: Mapping[str, object], wanted: Mapping[str, object]) -> None:
+    application_id, partitions = wanted["application"], wanted["partitions"]
     if header["format"] != keys.FORMAT:
         raise LogMismatchError(
             f"{path} has journal format {header['format']}; this version reads {keys.FORMAT}: use the newer one"
@@ -219,4 +224,9 @@ def _compare(path: Path, header: Mapping[str, object], application_id: str, part
         raise LogMismatchError(
             f"{path} was made with {header['partitions']} partitions, not {partitions}: partitions cannot be changed; "
             f"set {header['partitions']}, or start with an empty directory"
+        )
+    if wanted["identity"] and header.get("identity") and header["identity"] != wanted["identity"]:
+        raise LogMismatchError(
+            f"{path} was begun with another pipeline.id-secret or pipeline id: all ids would change, and what was done "
+            "would be done again; set the old values (they are never rotated), or start with an empty directory"
         )
