@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tpf_streams.core import effects as fx
-from tpf_streams.core import events as ev
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord
 from tpf_streams.core.gates import stream_await
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
@@ -30,13 +29,10 @@ class Laws:
         self.ended_units: dict[str, AwaitUnitRecord] = {}
         self.settled: dict[bytes, OutputRecord] = {}
 
-    def snapshot_gates(self, event: ev.Event) -> dict[str, bool]:
+    def durable_now(self) -> dict[str, bool]:
         """Which executions run without a live session, before the decision."""
-        return {
-            it.execution_id: session is not None and not session.live
-            for it in self.world.executions()
-            if (session := self.world.session(it.execution_id)) is not None or it
-        }
+        sessions = {it.execution_id: self.world.session(it.execution_id) for it in self.world.executions()}
+        return {execution_id: session is not None and not session.live for execution_id, session in sessions.items()}
 
     def check(self, durable: dict[str, bool], decision: Decision) -> None:
         interactions = self.world.interactions()
@@ -46,6 +42,7 @@ class Laws:
         self.deadlines_stand_for_open_interactions(interactions)
         self.slots_are_accounted_for(interactions, owed)
         self.what_is_owed_is_under_way(owed)
+        self.dispatches_are_owed_for_waiting_requests(interactions, owed)
         for execution in executions:
             self.items_settle_once(execution)
             self.ended_executions_rest(execution, owed, interactions)
@@ -87,12 +84,21 @@ class Laws:
         """Owed work that nobody does would wait for the next crash."""
         under_way = [work.owed for work in self.world.work if not isinstance(work, fx.PublishObject)]
         for work in owed:
+            if self.is_being_forgotten(work):
+                continue
             if work.kind is OwedKind.PUBLISH:
                 assert fx.PublishObject(work.execution_id) in self.world.work
             elif work.kind is OwedKind.SEGMENT and work.execution_id in self.world.sources and work.item_index is None:
                 assert self.world.sources[work.execution_id] == work
             else:
                 assert under_way.count(work) == 1, f"{work.kind} of item {work.item_index} is not under way once"
+
+    def dispatches_are_owed_for_waiting_requests(
+        self, interactions: list[InteractionRecord], owed: list[OwedRecord]
+    ) -> None:
+        waiting = {row.interaction_id for row in interactions if row.status is InteractionStatus.WAITING}
+        sends = {it.interaction_id for it in owed if it.kind is OwedKind.SEND and not self.is_being_forgotten(it)}
+        assert sends <= waiting, "a dispatch is owed for an interaction that has ended, or is dispatched"
 
     def items_settle_once(self, execution: ExecutionRecord) -> None:
         """I3, I4."""
@@ -115,12 +121,19 @@ class Laws:
             return
         ended = self.ended_executions.setdefault(execution.execution_id, execution)
         assert execution == ended, "I7: an ended execution changed"
-        kinds = {work.kind for work in owed if work.execution_id == execution.execution_id}
+        mine_owed = [it for it in owed if it.execution_id == execution.execution_id]
+        kinds = {work.kind for work in mine_owed if not self.is_being_forgotten(work)}
         assert kinds <= {OwedKind.CLOSE}, f"I7: an ended execution owes {kinds}"
         assert self.world.session(execution.execution_id) is None
         assert execution.execution_id not in self.world.sources
         mine = [row for row in interactions if row.execution_id == execution.execution_id]
         assert kinds or all(row.status.terminal for row in mine), "I7: an open interaction that nobody closes"
+
+    def is_being_forgotten(self, work: OwedRecord) -> bool:
+        """Whether `work` is of a failed execution whose owed rows go in bounded turns."""
+        keys = self.world.state.keys
+        closing = self.world.state.get(keys.owed(work.execution_id, OwedKind.CLOSE, None), OwedRecord)
+        return closing is not None and work.kind is not OwedKind.CLOSE
 
     def units_count(self, execution: ExecutionRecord) -> None:
         for unit in self.units(execution):
@@ -130,8 +143,16 @@ class Laws:
             assert unit.expected_item_count is None or answered <= unit.expected_item_count
             if unit.status is UnitStatus.COMPLETED:
                 assert (unit.dispatch_complete, answered) == (True, unit.expected_item_count)
+                assert unit.step_index != self.world.stream_step or answered == self.items_of(execution)
             if unit.status.terminal:
                 self.ended_units[unit.unit_id] = unit
+
+    def items_of(self, execution: ExecutionRecord) -> int:
+        session = self.world.session(execution.execution_id)
+        if session is not None:
+            return session.next_item_index
+        assert execution.summary is not None
+        return execution.summary.items
 
     def gates_are_passed(self, durable: dict[str, bool], decision: Decision) -> None:
         """I9."""

@@ -55,7 +55,7 @@ class World:
 
     def decide(self, event: ev.Event) -> Decision:
         self.state.now_ms = self.now_ms
-        before = self.laws.snapshot_gates(event)
+        before = self.laws.durable_now()
         decision = decide(self.state, event)
         again = decide(self.state, event)
         assert _bytes(decision) == _bytes(again), "I10: the same state and event give another decision"
@@ -172,6 +172,12 @@ class World:
             **fields,
         )
 
+    def answer(self, interaction_id: str, payload: Json) -> None:
+        """A completion in time for an open interaction, where it is still there."""
+        row = self.state.get(self.state.keys.interaction(interaction_id), InteractionRecord)
+        assert row is not None
+        self.decide(ev.CompletionReceived(self.envelope(row, payload), min(self.now_ms, row.deadline_epoch_ms)))
+
     def early_envelope(self, execution_id: str, payload: Json) -> CompletionEnvelope | None:
         """An answer to the request of a turn that did not hold: its row comes yet, or never."""
         execution, session = self.execution(execution_id), self.session(execution_id)
@@ -230,9 +236,7 @@ class World:
             for execution_id in list(self.sources):
                 self.pull(execution_id, [], ended=True)
             for interaction_id in self.open_ids():
-                row = self.state.get(self.state.keys.interaction(interaction_id), InteractionRecord)
-                assert row is not None
-                self.decide(ev.CompletionReceived(self.envelope(row, {"n": 1}), self.now_ms))
+                self.answer(interaction_id, {"n": 1})
             if not (self.work or self.sources or self.open_ids()):
                 break
         self.now_ms += 2 * TIMEOUT_MS

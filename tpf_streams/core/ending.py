@@ -186,13 +186,21 @@ def end_session(draft: Draft, execution: ExecutionRecord) -> Summary:
 
 
 def forget_owed(draft: Draft, execution_id: str) -> None:
-    """Nothing of a failed execution is owed any more; its slots go back."""
-    for owed in draft.all_owed(execution_id):
+    """Nothing of a failed execution is owed any more, and slots go back; bounded, for a stream may owe every item."""
+    limit = CLOSE_AT_ONCE + len(draft.definition.steps) + 1
+    found = draft.all_owed(execution_id, limit)
+    for owed in found:
         if owed.kind is OwedKind.CLOSE:
             continue
         draft.done(owed)
         if owed.holds_slot is not None:
             draft.effect(ReturnSlot(execution_id, owed.holds_slot))
+    rest = OwedRecord(execution_id, OwedKind.CLOSE, None, 0)
+    if len(found) < limit:
+        draft.done(rest)
+    else:
+        draft.put_owed(rest)
+        draft.effect(ContinueOwed(rest))
 
 
 def close_unit(
@@ -220,7 +228,10 @@ def close_unit(
 
 
 def continue_closing(draft: Draft, owed: OwedRecord) -> None:
-    """Cancel the open interactions of one unit, at most CLOSE_AT_ONCE a turn."""
+    """Cancel the open interactions of one unit, or forget what is owed besides, at most CLOSE_AT_ONCE a turn."""
+    if owed.item_index is None:
+        forget_owed(draft, owed.execution_id)
+        return
     execution = draft.execution(owed.execution_id)
     if execution is None:
         draft.done(owed)

@@ -33,6 +33,11 @@ class Jobs:
     def idle(self) -> bool:
         return not self._running and not self._waiting
 
+    @property
+    def backlog(self) -> int:
+        """Works that wait for room."""
+        return len(self._waiting)
+
     def start(self, work: Work) -> None:
         """Start now, outside the bound: pulls and publishing, which are one an execution anyway."""
         self._spawn(work, bounded=False)

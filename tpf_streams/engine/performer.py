@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 SOURCES_KEPT = 256
 SLOW_TIMES = 3
+CONTINUATIONS_MAX = 1_000
+"""Continuations that wait before a durable stream is given no more of its own: it may have answers without number."""
 INLINE_MS = 50
 """An inline segment that takes longer than this is not quick: it is warned about once a step."""
 
@@ -62,6 +64,7 @@ class Performer:
         self._deliver = deliver
         self._wake = wake
         self._ready: deque[fx.RunSegment] = deque()
+        self._releases: deque[OwedRecord] = deque()
         self._slow: Counter[int] = Counter()
         self._sources: dict[str, SourceObject] = {}
 
@@ -123,6 +126,8 @@ class Performer:
                 await self._stop_source(execution_id)
             case fx.SendOwed(owed):
                 self._jobs.submit(lambda: self._send(owed))
+            case fx.ContinueOwed(owed) if owed.kind is OwedKind.RELEASE:
+                self._releases.append(owed)
             case fx.ContinueOwed(owed):
                 self._deliver(OwedDue(owed))
             case fx.PublishObject(execution_id):
@@ -136,6 +141,9 @@ class Performer:
         while self._ready and self.demand > 0:
             self.demand -= 1
             self._run(self._ready.popleft())
+            moved = True
+        while self._releases and len(self._ready) + self._jobs.backlog < CONTINUATIONS_MAX:
+            self._deliver(OwedDue(self._releases.popleft()))
             moved = True
         for session in list(self.sessions.values()):
             moved = self._pull(session) or moved

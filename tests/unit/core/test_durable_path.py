@@ -273,3 +273,26 @@ def test_an_answer_to_a_stream_that_failed_is_terminal_though_its_row_is_open(mo
     assert machine.slots_held == 0
     assert machine.deadlines() == 0
     assert machine.owed(execution_id) == []
+
+
+def test_what_a_failed_stream_owed_is_forgotten_in_bounded_turns(monkeypatch):
+    """A durable stream may owe a continuation for each of its items: no turn grows with their number."""
+    for module in ("ending", "fallback"):
+        monkeypatch.setattr(f"tpf_streams.core.{module}.CLOSE_AT_ONCE", 3)
+    machine = Machine(pipeline("Sqsqs", max_concurrency=40))
+    execution_id = machine.stream(40, ended=True)
+    for item in range(30):
+        machine.answer(machine.interaction(execution_id, 1, item))
+    machine.go_on()
+    for effect in machine.take(fx.RunSegment)[:10]:
+        machine.decide(ev.SegmentCompleted(effect.owed, [{"n": 1}]))
+    machine.grant_slots()
+    owed = len(machine.owed(execution_id))
+    decision = machine.decide(ev.ExecutionCancelled(execution_id, "enough"))
+    assert len(decision.changes) < 40
+    assert owed - 12 < len(machine.owed(execution_id)) <= owed
+    while due := machine.take(fx.ContinueOwed):
+        for more in due:
+            assert len(machine.decide(ev.OwedDue(more.owed)).changes) < 20
+    assert machine.owed(execution_id) == []
+    assert (machine.slots_held, machine.deadlines()) == (0, 0)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
 from tests.unit.engine.shell import Shell
 from tpf_streams.core import effects as fx
-from tpf_streams.core.execution import ExecutionStatus
+from tpf_streams.core.events import OwedDue
+from tpf_streams.core.execution import ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.step import OnItemFailure
 from tpf_streams.engine import performer
 from tpf_streams.engine.retry import RetryPolicy
@@ -123,6 +125,30 @@ async def test_a_failed_stream_stops_its_source_and_gives_its_slots_back():
     assert shell.execution(execution_id).error_code == "CANCELLED"
     assert (shell.env.budgets.held(1), closed, shell.task.performer.sessions) == (0, [True], {})
     assert not shell.env.budgets.concerns(execution_id)
+    await shell.task.close()
+
+
+async def test_a_durable_stream_is_released_no_faster_than_its_continuations_run(monkeypatch):
+    monkeypatch.setattr(performer, "CONTINUATIONS_MAX", 2)
+    shell = Shell("s", source)
+    shell.env.segments_max = 1
+    await shell.open()
+    go_on = asyncio.Event()
+
+    async def slow() -> None:
+        await go_on.wait()
+
+    for _ in range(3):
+        shell.task.jobs.submit(slow)
+    release = OwedRecord("e", OwedKind.RELEASE, 1, 1)
+    await shell.task.performer.perform(fx.ContinueOwed(release))
+    assert not await shell.task.performer.pump()
+    assert list(shell.task._inbox) == []
+    go_on.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert await shell.task.performer.pump()
+    assert list(shell.task._inbox) == [OwedDue(release)]
     await shell.task.close()
 
 
