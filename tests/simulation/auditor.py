@@ -10,7 +10,7 @@ from tests.simulation.log import SimLog
 from tests.simulation.pipelines import OUTPUTS, Pipeline
 from tests.simulation.provider import DIRECT, Ledger
 from tests.simulation.shadow import Change, Shadow, Violation
-from tpf_streams.core.execution import OwedKind
+from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.rows import text_id
 from tpf_streams.core.step import Parallelism
@@ -220,14 +220,29 @@ class Auditor:
             raise Violation(f"{in_flight} items in flight, the window is {self._window}: {execution_id}")
 
     def _ended_owes_nothing(self, execution_id: str) -> None:
-        if not self.shadow.execution(execution_id).status.terminal:
+        execution = self.shadow.execution(execution_id)
+        if not execution.status.terminal:
+            self._parked(execution)
             return
         rows = self.shadow.of_execution(b"w", execution_id)
         # What a large execution owes is forgotten in bounded turns, and a CLOSE without an item says that more is left.
         more = any(row.kind is OwedKind.CLOSE and row.item_index is None for row in rows)
         owed = [row for row in rows if row.kind is not OwedKind.CLOSE and not more]
+        opened = [row for row in self.shadow.of_execution(b"i", execution_id) if row.status in _OPEN]
+        if opened and not any(row.kind is OwedKind.CLOSE for row in rows):
+            raise Violation(f"an ended execution leaves {opened} open")
         if owed or self.shadow.of_execution(b"s", execution_id):
             raise Violation(f"an ended execution owes {owed} or keeps its session: {execution_id}")
+
+    def _parked(self, execution: ExecutionRecord) -> None:
+        """A scalar execution waits exactly while its interaction is open."""
+        if self._pipeline.streams:
+            return
+        rows = self.shadow.of_execution(b"i", execution.execution_id)
+        opened = [(row.unit_id, row.step_index) for row in rows if row.status in _OPEN]
+        waits = execution.status is ExecutionStatus.WAITING_EXTERNAL
+        if [(execution.await_unit_id, execution.current_step_index)] * waits != opened:
+            raise Violation(f"{execution} has {opened} open")
 
     def _sessions_end(self, partition: int, known: set[str]) -> None:
         """A session that is cancelled goes on by the durable path."""

@@ -8,6 +8,7 @@ from tests.simulation.application import new_process
 from tests.simulation.chaos import MOVES, Move
 from tests.simulation.shadow import Violation
 from tests.simulation.world import World
+from tpf_streams.core.execution import OwedKind
 from tpf_streams.core.rows import deadline_of
 
 ROUNDS_MAX = 600
@@ -110,6 +111,7 @@ async def quiet(world: World) -> None:
         if not await _round(world):
             if _ended(world):
                 return
+            _nothing_forgotten(world)
             _pass_quiet_time(world)
         world.check()
     raise Violation(f"stuck: {_what_is_left(world)}")
@@ -127,6 +129,17 @@ async def _round(world: World) -> bool:
     await world.spin(3)
     idle = all(task.idle for process in world.processes for task in process.worker.tasks.values())
     return moved or not (idle or world.clock.next_wake_ms is not None)
+
+
+def _nothing_forgotten(world: World) -> None:
+    """When nobody moves or sleeps, nothing is owed but what waits for a slot, or for room in a window."""
+    busy = any(not task.idle for process in world.processes for task in process.worker.tasks.values())
+    if busy or world.clock.next_wake_ms is not None:
+        return
+    for owed in world.auditor.shadow.tables[b"w"].values():
+        source = owed.kind is OwedKind.SEGMENT and owed.item_index is None and world.pipeline.streams
+        if owed.kind is not OwedKind.SLOT and not source:
+            raise Violation(f"owed, and nobody does it: {owed}")
 
 
 def _ended(world: World) -> bool:
