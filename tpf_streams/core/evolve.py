@@ -11,17 +11,14 @@ R = TypeVar("R")
 
 
 @lru_cache(maxsize=64)
-def _plan(cls: Any) -> tuple[attrgetter[Any], dict[str, int]]:
-    names = [field.name for field in fields(cls)]
-    return attrgetter(*names), {name: place for place, name in enumerate(names)}
+def _values(cls: Any) -> attrgetter[Any]:
+    return attrgetter(*(field.name for field in fields(cls)))
 
 
 def replace(record: R, **changes: Any) -> R:
-    """A copy of a frozen row with some fields changed. Raises KeyError for a field that it does not have."""
+    """A copy of a row (`core/frozen.py`) with some fields changed. Raises AttributeError for a field it has not."""
     cls: Any = type(record)
-    get, places = _plan(cls)
-    values = list(get(record))
+    made: R = cls(*_values(cls)(record))
     for name, value in changes.items():
-        values[places[name]] = value
-    made: R = cls(*values)
+        setattr(made, name, value)
     return made

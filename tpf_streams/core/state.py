@@ -7,12 +7,13 @@ changes and ends as a `Decision`.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from tpf_streams.core import rows
 from tpf_streams.core.effects import Effect, Fact
-from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.frozen import frozen
 from tpf_streams.core.identity import IdFactory, UnitIds, id_bytes
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
@@ -62,7 +63,7 @@ class State:
         self.now_ms = 0
         self.early_rows = sum(1 for _ in store.scan(*self.keys.all_early()))
         self._store = store
-        self._cache: dict[bytes, tuple[object, int]] = {}
+        self._cache: OrderedDict[bytes, tuple[object, int]] = OrderedDict()
         self._cached_bytes = 0
         self._encoded: dict[bytes, bytes | None] = {}
         self._dirty: dict[bytes, object | None] = {}
@@ -189,19 +190,26 @@ class State:
         """The open turn holds, as `encoded_changes` gave it last: its rows are the base now."""
         for key, value in self._encoded.items():
             record = self._dirty[key]
-            if value is None or isinstance(record, bytes | dict):
+            if value is None or not self._needed_again(record):
                 self._forget(key)
             else:
                 self._remember(key, record, len(value))
         self._dirty.clear()
         self._encoded = {}
 
+    @staticmethod
+    def _needed_again(record: object) -> bool:
+        """What is settled is read by publishing only, indexes as bytes: kept, they would push others out."""
+        if isinstance(record, InteractionRecord):
+            return not record.status.terminal
+        return not isinstance(record, OutputRecord | RejectRecord | bytes | dict)
+
     def _remember(self, key: bytes, record: object, size: int) -> None:
         self._forget(key)
         self._cache[key] = record, size
         self._cached_bytes += size
         while len(self._cache) > _CACHE_MAX or self._cached_bytes > _CACHE_BYTES_MAX:
-            self._forget(next(iter(self._cache)))
+            self._cached_bytes -= self._cache.popitem(last=False)[1][1]
 
     def _forget(self, key: bytes) -> None:
         kept = self._cache.pop(key, None)

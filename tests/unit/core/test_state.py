@@ -12,7 +12,9 @@ from tests.unit.core.machine import Machine, pipeline
 from tpf_streams.core import rows, state
 from tpf_streams.core.execution import OutputRecord, OwedKind, OwedRecord
 from tpf_streams.core.interaction import EarlyRecord
+from tpf_streams.core.rows import text_id
 from tpf_streams.core.state import Decision, Draft, State
+from tpf_streams.core.unit import SessionRecord
 from tpf_streams.stores.memory import MemoryStateStore
 
 ID = "0123abcd-1111-8222-8333-444444444444"
@@ -141,13 +143,22 @@ def test_what_is_kept_decoded_is_bounded(monkeypatch):
     monkeypatch.setattr(state, "_CACHE_MAX", 2)
     store = MemoryStateStore()
     found = opened(store)
-    for item in range(4):
-        found.apply(Decision([(found.keys.output(ID, item), output(item, item))], [], []))
+    sessions = [SessionRecord(text_id(bytes([number]) * 16), live=True) for number in range(4)]
+    for session in sessions:
+        found.apply(Decision([(found.keys.session(session.execution_id), session)], [], []))
         commit(found, store)
     assert len(found._cache) == 2
-    assert [found.get(found.keys.output(ID, item), OutputRecord) for item in range(4)] == [
-        output(item, item) for item in range(4)
-    ]
+    assert [found.get(found.keys.session(it.execution_id), SessionRecord) for it in sessions] == sessions
+
+
+def test_what_is_settled_is_not_kept_decoded():
+    """Read once, by publishing: kept, it would push out the rows that the next turns need."""
+    store = MemoryStateStore()
+    found = opened(store)
+    found.apply(Decision([(found.keys.output(ID, 0), output(0, 0))], [], []))
+    commit(found, store)
+    assert not found._cache
+    assert found.get(found.keys.output(ID, 0), OutputRecord) == output(0, 0)
 
 
 def test_what_is_kept_decoded_is_bounded_in_bytes_too(monkeypatch):
