@@ -42,7 +42,7 @@ def test_an_ended_row_that_owes_nothing_is_caught(monkeypatch):
                 yield effect
 
     monkeypatch.setattr(task_module, "owed_effects", forgetful)
-    assert "stuck" in caught_by()
+    assert "owed, and nobody does it" in caught_by()
 
 
 def test_records_before_the_commit_are_caught(monkeypatch):
