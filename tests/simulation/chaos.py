@@ -235,6 +235,11 @@ async def break_step(world: World) -> None:
     world.failures.plan((index, key, place), times)
 
 
+async def break_decision(world: World) -> None:
+    """One of the next decisions raises, as a bug would."""
+    world.decisions_left = world.rng.randrange(1, 10)
+
+
 async def crash_machine(world: World) -> None:
     world.count_all(Fault.UNSYNCED_LOST)
     await world.crash_machine()
@@ -263,12 +268,13 @@ MOVES: dict[Move, int] = {
     go_dark: 2,
     refuse_opening: 3,
     lose_router_commit: 3,
-    cancel_session: 9,
+    cancel_session: 13,
     cancel_by_operator: 4,
     change_source: 2,
-    fail_sending: 13,
+    fail_sending: 15,
     fail_publishing: 18,
     break_step: 13,
+    break_decision: 2,
     crash_machine: 2,
     submit_again: 1,
 }

@@ -82,9 +82,15 @@ def facts_count(world: World) -> None:
 def dead_letters(world: World) -> None:
     """What nobody can use is kept, once, and nothing else is."""
     letters: Counter[str] = Counter()
+    raised = 0
     for record in world.log.read(dead_letters_topic(world.pipeline.definition.application_id)):
         headers = dict(record.headers)
-        if headers[REASON_HEADER].decode() not in _REFUSED:
+        reason = headers[REASON_HEADER].decode()
+        if reason == "decision_raised":
+            raised += 1
+        elif reason not in _REFUSED:
             letters[headers[SOURCE_HEADER].decode()] += 1
+    if raised > world.bugs:
+        raise Violation(f"{raised} events set aside, {world.bugs} decisions raised")
     if letters != world.poison:
         raise Violation(f"dead letters {letters}, poison {world.poison}")

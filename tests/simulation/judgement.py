@@ -96,6 +96,7 @@ class Judgement:
                     value = next(iter(value.values()))["of"]
                     if interaction.request_payload != value and not self._seen_early(interaction):
                         raise Violation(f"an answer to another request: {value}, {interaction}")
+                    value = interaction.request_payload
                 elif step.cardinality is not Cardinality.ONE_TO_MANY and takes(calls[step.index].selective, value):
                     if value.get("s") != step.index:
                         raise Violation(f"step {step.index} did not run, or not once: {payload}")

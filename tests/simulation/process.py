@@ -71,6 +71,8 @@ class Process:
         """
         held: dict[int, int] = {}
         for partition in self.worker.tasks.keys() - self.stale:
+            if self.worker.tasks[partition].performer.demand < 0:
+                raise Violation(f"partition {partition} handed on more than was asked for")
             for row in shadow.in_partition(partition):
                 if row.status in OPEN:
                     held[row.step_index] = held.get(row.step_index, 0) + 1

@@ -32,6 +32,8 @@ def _explains(world: World, execution: ExecutionRecord, reject: RejectRecord | N
     match code:
         case "CANCELLED":
             return execution.execution_id in world.auditor.cancelled
+        case "INTERNAL_ERROR":
+            return world.bugs > 0
         case "SOURCE_CHANGED":
             return world.sources.versions[key] > 0
         case "INVALID_PAYLOAD":

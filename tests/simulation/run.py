@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.bounds import small_bounds
+from tests.simulation.breakage import breakable_decisions
 from tests.simulation.judgement import Judgement
 from tests.simulation.scheduler import chaos, quiet
 from tests.simulation.words import Fault, Table
@@ -69,7 +70,7 @@ def run_seed(seed: int, *, trace: list[str] | None = None, **options: Any) -> Ta
     world = World(seed, trace=trace, **options)
     tally = Tally(seeds=1)
     try:
-        with small_bounds(Random(seed)):
+        with small_bounds(Random(seed)), breakable_decisions(world):
             asyncio.run(_course(world))
     except Exception as error:
         last = "".join(traceback.format_exception(error)[-6:])

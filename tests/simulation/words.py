@@ -35,6 +35,7 @@ class Fault(StrEnum):
     OPERATOR_CANCEL = "operator cancels"
     SOURCE_CHANGED = "source changed"
     STEP_RAISED = "step raised"
+    DECISION_RAISED = "decision raised"
     SEND_FAILED = "dispatch failed"
     PUBLISH_FAILED = "publish failed"
     UNSYNCED_LOST = "machine crash, unsynced lost"

@@ -81,6 +81,9 @@ class World:
         self.failures.raised.append(lambda: self.count_all(Fault.STEP_RAISED))
         self.bookshelf = Bookshelf(lossy=self.sync == "interval")
         self.lose_result = False
+        self.decisions_left: int | None = None
+        self.bugs = 0
+        """Decisions that have raised."""
         self.retries = rng.randrange(3)
         self.grace_ms = rng.choice((300_000, 300_000, 3_600_000))
         self.batch_max = rng.choice((1, 2, 5, 500))
