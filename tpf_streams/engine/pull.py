@@ -35,7 +35,8 @@ class Source(ABC):
 
     async def take(self, count: int) -> list[Element]:
         """Up to `count` elements, at least one unless the source has ended. Raises what a step raises, behind them."""
-        if not self._ready and not self._over and self._error is None:
+        # More than once: a pull whose elements were all taken while it went on ends with nothing in hand.
+        while not self._ready and not self._over and self._error is None:
             await self._pull(count)
         taken = [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
         if not taken and self._error is not None:

@@ -26,14 +26,15 @@ class Slow:
         yield 0
         self.waiting.set()
         assert self.going_on.wait(10)
-        yield 1
+        yield from range(1, count + 1)
 
     async def on_the_loop(self, count):
         yield 0
         self.waiting.set()
         while not self.going_on.is_set():
             await asyncio.sleep(0)
-        yield 1
+        for number in range(1, count + 1):
+            yield number
 
 
 async def until(condition):
@@ -106,4 +107,21 @@ async def test_no_error_is_taken_for_the_end_of_the_source(function, error):
         with pytest.raises(error):
             await source.take(5)
         assert not source.ended
+        await source.close()
+
+
+@pytest.mark.parametrize("kind", ["in_a_thread", "on_the_loop"])
+async def test_a_pull_that_ends_with_all_its_elements_taken_is_no_end(kind):
+    """A session that came back after a crash took the empty hand for the end of the source: SOURCE_CHANGED."""
+    slow, clock = Slow(), ManualClock()
+    with ThreadPoolExecutor(1) as pool:
+        source = open_source(runner(pipeline("Sk"), getattr(slow, kind), clock=clock, executor=pool), 0, 4, CONTEXT)
+        pull = asyncio.create_task(source.take(2))
+        await until(slow.waiting.is_set)
+        clock.advance(20)
+        assert await pull == [0]
+        slow.going_on.set()
+        await until(lambda: source._filling.done())
+        assert await source.take(2) == [1]
+        assert (await source.take(2), source.ended) == ([2, 3], False)
         await source.close()
