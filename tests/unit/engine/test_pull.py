@@ -121,7 +121,9 @@ async def test_a_pull_that_ends_with_all_its_elements_taken_is_no_end(kind):
         clock.advance(20)
         assert await pull == [0]
         slow.going_on.set()
-        await until(lambda: source._filling.done())
+        filling = source._filling
+        assert filling is not None
+        await until(filling.done)
         assert await source.take(2) == [1]
         assert (await source.take(2), source.ended) == ([2, 3], False)
         await source.close()
