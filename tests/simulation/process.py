@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 from tests.simulation.shadow import Shadow, Violation
-from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.events import SlotGranted
+from tpf_streams.core.execution import OwedKind
 from tpf_streams.core.interaction import InteractionStatus
+from tpf_streams.core.window import credit
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.router import CompletionRouter
 from tpf_streams.engine.worker import Worker
@@ -65,22 +68,42 @@ class Process:
         await asyncio.sleep(0)
 
     def check_slots(self, shadow: Shadow) -> None:
-        """Every slot that the rows of open tasks hold is held in the budget, and no step is over its capacity.
+        """What the rows of open tasks hold is held in the budget, and nothing is held that nobody has a use for.
 
-        Slots of sessions come on top, so the budget may hold more than the rows say, never less.
+        On top of the rows come items that wait for a slot, which may have it by now, and the room in the windows.
         """
-        held: dict[int, int] = {}
+        held: Counter[int] = Counter()
+        room: Counter[int] = Counter()
         for partition in self.worker.tasks.keys() - self.stale:
             if self.worker.tasks[partition].performer.demand < 0:
                 raise Violation(f"partition {partition} handed on more than was asked for")
-            for row in shadow.in_partition(partition):
-                if row.status in OPEN:
-                    held[row.step_index] = held.get(row.step_index, 0) + 1
-            prefix = partition.to_bytes(2, "big")
-            for key, owed in shadow.tables[b"w"].items():
-                if key[:2] == prefix and isinstance(owed, OwedRecord) and owed.holds_slot is not None:
-                    held[owed.holds_slot] = held.get(owed.holds_slot, 0) + 1
-        for step, count in held.items():
-            budgets = self.environment.budgets
-            if budgets.limits(step) and budgets.held(step) < count:
-                raise Violation(f"step {step}: rows hold {count} slots, the budget {budgets.held(step)}")
+            held.update(_held(shadow, partition))
+            room.update(self._room(shadow, partition))
+        budgets = self.environment.budgets
+        for step in filter(budgets.limits, held.keys() | room.keys()):
+            # What is held for a partition that has gone elsewhere is given back when that is seen.
+            most = held[step] + room[step] if not self.stale else budgets.held(step)
+            if not held[step] <= budgets.held(step) <= most:
+                raise Violation(f"step {step}: {budgets.held(step)} slots held, rows {held[step]}, room {room[step]}")
+
+    def _room(self, shadow: Shadow, partition: int) -> Counter[int]:
+        """Slots that may be held for items which have no interaction yet."""
+        room: Counter[int] = Counter()
+        for owed in shadow.of_partition(b"w", partition):
+            room[owed.step_index] += owed.kind is OwedKind.SLOT
+        for event in self.worker.tasks[partition]._inbox:
+            if isinstance(event, SlotGranted):
+                room[event.owed.step_index] += 1
+        definition = self.environment.definition
+        for session in shadow.of_partition(b"s", partition):
+            # A session that was cancelled keeps what it was granted for its window.
+            room[definition.next_await(0)] += max(credit(definition, session), 0 if session.live else definition.window)
+        return room
+
+
+def _held(shadow: Shadow, partition: int) -> Counter[int]:
+    """Slots of open interactions, and of continuations that have not given theirs back."""
+    held: Counter[int] = Counter()
+    held.update(row.step_index for row in shadow.of_partition(b"i", partition) if row.status in OPEN)
+    held.update(row.holds_slot for row in shadow.of_partition(b"w", partition) if row.holds_slot is not None)
+    return held

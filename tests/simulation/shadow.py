@@ -77,9 +77,9 @@ class Shadow:
     def of_execution(self, kind: bytes, execution_id: str) -> list[Any]:
         return [row for row in self.tables[kind].values() if row.execution_id == execution_id]
 
-    def in_partition(self, partition: int) -> Iterator[InteractionRecord]:
+    def of_partition(self, kind: bytes, partition: int) -> Iterator[Any]:
         prefix = partition.to_bytes(2, "big")
-        return (row for key, row in self.tables[b"i"].items() if key[:2] == prefix)
+        return (row for key, row in self.tables[kind].items() if key[:2] == prefix)
 
     def execution(self, execution_id: str) -> ExecutionRecord:
         return next(row for row in self.executions if row.execution_id == execution_id)

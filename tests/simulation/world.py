@@ -209,7 +209,7 @@ class World:
         self.count(fault, [row.status.value for row in self.auditor.shadow.interactions])
 
     def count_partition(self, fault: Fault, partition: int) -> None:
-        self.count(fault, [row.status.value for row in self.auditor.shadow.in_partition(partition)])
+        self.count(fault, [row.status.value for row in self.auditor.shadow.of_partition(b"i", partition)])
 
     def count_execution(self, fault: Fault, execution_id: str) -> None:
         self.count_partition(fault, self.home(execution_id))
