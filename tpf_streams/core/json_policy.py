@@ -185,6 +185,9 @@ def _plain(text: str) -> str:
         raise JsonRefusedError(JsonReason.NUMBER_RANGE)
     sign, whole, fraction, exponent = match.group(1), match.group(2), match.group(3) or "", int(match.group(4))
     digits, point = whole + fraction, len(whole) + exponent
+    if significant := digits.lstrip("0"):
+        # Leading zeros are not written: counted, they refused `0.01e64`, which has 63 digits.
+        digits, point = significant, point - (len(digits) - len(significant))
     if max(point, len(digits)) + max(-point, 0) > DIGITS_MAX:
         raise JsonRefusedError(JsonReason.NUMBER_RANGE)
     if point <= 0:
