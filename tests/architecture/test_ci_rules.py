@@ -16,8 +16,8 @@ SKIPS = {
     "mark": "import pytest\n@pytest.mark.skip\ndef test(): pass\n",
     "call": "import pytest\ndef test(): pytest.skip('no')\n",
     "module": "import pytest\npytest.importorskip('a_module_nobody_has')\ndef test(): pass\n",
+    "expected failure": "import pytest\n@pytest.mark.xfail\ndef test(): assert False\n",
 }
-EXPECTED_FAILURE = "import pytest\n@pytest.mark.xfail\ndef test(): assert False\n"
 
 
 def run_pytest(folder: Path, code: str, ci: str) -> int:
@@ -38,7 +38,3 @@ def test_nothing_skips_in_ci(tmp_path, code):
 @pytest.mark.parametrize("code", [SKIPS["mark"], SKIPS["call"]], ids=["mark", "call"])
 def test_a_skip_elsewhere_is_a_skip(tmp_path, code):
     assert run_pytest(tmp_path, code, ci="") == pytest.ExitCode.OK
-
-
-def test_an_expected_failure_is_no_skip(tmp_path):
-    assert run_pytest(tmp_path, EXPECTED_FAILURE, ci="true") == pytest.ExitCode.OK
