@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -42,14 +43,25 @@ async def until(condition):
         await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize("kind", ["in_a_thread", "on_the_loop"])
-async def test_the_first_element_of_a_slow_source_comes_alone(kind):
+each_kind = pytest.mark.parametrize("kind", ["in_a_thread", "on_the_loop"])
+
+
+@asynccontextmanager
+async def held_up(kind, items, count):
+    """A source of `1 + items` elements that is being pulled for `count` and waits behind its first."""
     slow, clock = Slow(), ManualClock()
-    with ThreadPoolExecutor(1) as pool:
-        source = open_source(runner(pipeline("Sk"), getattr(slow, kind), clock=clock, executor=pool), 0, 1, CONTEXT)
-        pull = asyncio.create_task(source.take(5))
+    with ThreadPoolExecutor(2) as pool:
+        steps = runner(pipeline("Sk"), getattr(slow, kind), clock=clock, executor=pool)
+        source = open_source(steps, 0, items, CONTEXT)
+        pull = asyncio.create_task(source.take(count))
         await until(slow.waiting.is_set)
         assert not pull.done()
+        yield slow, clock, source, pull
+
+
+@each_kind
+async def test_the_first_element_of_a_slow_source_comes_alone(kind):
+    async with held_up(kind, items=1, count=5) as (slow, clock, source, pull):
         clock.advance(20)
         assert (await pull, source.ended) == ([0], False)
         slow.going_on.set()
@@ -58,13 +70,9 @@ async def test_the_first_element_of_a_slow_source_comes_alone(kind):
         await source.close()
 
 
-@pytest.mark.parametrize("kind", ["in_a_thread", "on_the_loop"])
+@each_kind
 async def test_a_slow_source_can_be_closed_in_the_middle(kind):
-    slow, clock = Slow(), ManualClock()
-    with ThreadPoolExecutor(2) as pool:
-        source = open_source(runner(pipeline("Sk"), getattr(slow, kind), clock=clock, executor=pool), 0, 1, CONTEXT)
-        pull = asyncio.create_task(source.take(5))
-        await until(slow.waiting.is_set)
+    async with held_up(kind, items=1, count=5) as (slow, _, source, pull):
         pull.cancel()
         await asyncio.gather(pull, return_exceptions=True)
         closing = asyncio.create_task(source.close())
@@ -110,14 +118,10 @@ async def test_no_error_is_taken_for_the_end_of_the_source(function, error):
         await source.close()
 
 
-@pytest.mark.parametrize("kind", ["in_a_thread", "on_the_loop"])
+@each_kind
 async def test_a_pull_that_ends_with_all_its_elements_taken_is_no_end(kind):
     """A session that came back after a crash took the empty hand for the end of the source: SOURCE_CHANGED."""
-    slow, clock = Slow(), ManualClock()
-    with ThreadPoolExecutor(1) as pool:
-        source = open_source(runner(pipeline("Sk"), getattr(slow, kind), clock=clock, executor=pool), 0, 4, CONTEXT)
-        pull = asyncio.create_task(source.take(2))
-        await until(slow.waiting.is_set)
+    async with held_up(kind, items=4, count=2) as (slow, clock, source, pull):
         clock.advance(20)
         assert await pull == [0]
         slow.going_on.set()
