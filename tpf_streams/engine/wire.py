@@ -83,25 +83,8 @@ def events_topic(application_id: str) -> str:
     return f"{application_id}-events"
 
 
-def changelog_topic(application_id: str) -> str:
-    return f"{application_id}-changelog"
-
-
-def lifecycle_topic(application_id: str) -> str:
-    return f"{application_id}-lifecycle"
-
-
 def dead_letters_topic(application_id: str) -> str:
     return f"{application_id}-dead-letters"
-
-
-def owners_topic(application_id: str) -> str:
-    return f"{application_id}-owners"
-
-
-def outputs_topic(application_id: str) -> str:
-    """The default of `publish.topic`."""
-    return f"{application_id}-outputs"
 
 
 def payload_bytes_max(limits: Limits) -> int:
