@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tpf_streams.engine.wire import events_topic, outputs_topic
+from tpf_streams.engine.wire import events_topic
 
 ROOT = Path(__file__).resolve().parents[2]
 PIPELINE = ROOT / "topologies" / "csv_payments" / "pipeline.yaml"
@@ -12,7 +12,7 @@ PIPELINE = ROOT / "topologies" / "csv_payments" / "pipeline.yaml"
 REQUESTS = "csv-payments.payment.requests"
 RESPONSES = "csv-payments.payment.results"
 EVENTS = events_topic("csv-payments")
-OUTPUTS = outputs_topic("csv-payments")
+OUTPUTS = "csv-payments-outputs"
 
 WINDOW = 250
 """`pipeline.max-concurrency` of the pipeline file."""
