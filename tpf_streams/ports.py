@@ -6,7 +6,7 @@ The unit of work is `TaskLog.commit(Turn)`: records out, row changes and input p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -157,12 +157,28 @@ class RecordReader(Protocol):
     async def close(self) -> None: ...
 
 
+class TaskGroup(Protocol):
+    """Who runs the tasks of the partitions that the log gives to this process."""
+
+    def assigned(self, partitions: Collection[int]) -> None:
+        """These are this process's from now on. Returns at once and never raises: no heartbeat leaves meanwhile."""
+        ...
+
+    async def revoked(self, partitions: Collection[int]) -> None:
+        """These are not any more. Returns when their turns are finished and their tasks closed; never raises."""
+        ...
+
+
 class Log(Protocol):
     """A log with the application's topics: partitions, atomic turns, readers by group."""
 
     @property
     def partitions(self) -> int:
         """Partition count of the application's internal topics and so the number of tasks."""
+        ...
+
+    async def join(self, group: TaskGroup) -> None:
+        """Tell `group` its partitions, now and whenever they change. Returns behind the first `assigned`."""
         ...
 
     async def open_task(self, partition: int) -> TaskLog:
@@ -182,11 +198,15 @@ class Log(Protocol):
         """The offset behind the last stable record of every partition of `topics`."""
         ...
 
-    def read(self, topic: str, start: int = 0, limit: int | None = None) -> Iterator[InputRecord]:
-        """Committed records of a topic that are still kept, partition by partition: views, tests, publishing."""
-        ...
-
     async def close(self) -> None: ...
+
+
+class ReadableLog(Log, Protocol):
+    """A log whose records lie in this process, so that tests and a driver can look at them without a reader."""
+
+    def read(self, topic: str, start: int = 0, limit: int | None = None) -> Iterator[InputRecord]:
+        """Committed records of a topic that are still kept, partition by partition."""
+        ...
 
 
 class Clock(Protocol):

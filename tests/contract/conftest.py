@@ -10,7 +10,7 @@ import pytest
 
 from tpf_streams.logs.local import LocalLog
 from tpf_streams.logs.memory import MemoryLog
-from tpf_streams.ports import Log, Record, StateStore
+from tpf_streams.ports import ReadableLog, Record, StateStore
 from tpf_streams.stores.memory import MemoryStateStore
 from tpf_streams.stores.rocksdb import RocksDbStateStore
 
@@ -39,7 +39,7 @@ class LogHarness(Protocol):
 
     clock: StepClock
 
-    async def open(self, **settings: Any) -> Log: ...
+    async def open(self, **settings: Any) -> ReadableLog: ...
 
     async def close(self) -> None: ...
 
@@ -49,7 +49,7 @@ class MemoryHarness:
         self.clock = StepClock()
         self._log: MemoryLog | None = None
 
-    async def open(self, **settings: Any) -> Log:
+    async def open(self, **settings: Any) -> ReadableLog:
         if self._log is None:
             self._log = MemoryLog(clock=self.clock, blocking_waits=True, **{"partitions": 2, **settings})
         else:
@@ -67,7 +67,7 @@ class LocalHarness:
         self._path = path / "data"
         self._log: LocalLog | None = None
 
-    async def open(self, **settings: Any) -> Log:
+    async def open(self, **settings: Any) -> ReadableLog:
         await self.close()
         settings = {"partitions": 2, "memory_bytes": SMALL_MEMORY_BYTES, **settings}
         self._log = LocalLog.open(self._path, RocksDbStateStore, clock=self.clock, **settings)
@@ -79,7 +79,7 @@ class LocalHarness:
 
 
 class LocalIntervalHarness(LocalHarness):
-    async def open(self, **settings: Any) -> Log:
+    async def open(self, **settings: Any) -> ReadableLog:
         return await super().open(**{"sync": "interval", "sync_interval_ms": 1, **settings})
 
 
@@ -98,7 +98,7 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.fixture
-async def log(harness: LogHarness) -> Log:
+async def log(harness: LogHarness) -> ReadableLog:
     return await harness.open(topics={"answers": 2})
 
 

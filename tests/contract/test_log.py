@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.conftest import EVENTS, LogHarness, event
 from tpf_streams.errors import LogError, TaskLostError
-from tpf_streams.ports import Log, Record, RecordReader, TaskLog, TopicPartition, Turn
+from tpf_streams.ports import ReadableLog, Record, RecordReader, TaskLog, TopicPartition, Turn
 
 INPUT = TopicPartition(EVENTS, 0)
 
@@ -17,18 +17,18 @@ async def values(source: TaskLog | RecordReader, count: int = 1_000) -> list[byt
     return [record.value for record in await source.poll(count)]
 
 
-def outputs(log: Log, topic: str = "outputs") -> list[bytes | None]:
+def outputs(log: ReadableLog, topic: str = "outputs") -> list[bytes | None]:
     return [record.value for record in log.read(topic)]
 
 
 class TestRecords:
-    async def test_a_task_reads_its_own_partition_in_order(self, log: Log):
+    async def test_a_task_reads_its_own_partition_in_order(self, log: ReadableLog):
         await log.append([event(b"a", 0), event(b"other", 1), event(b"b", 0)])
         task = await log.open_task(0)
         assert await values(task) == [b"a", b"b"]
         assert await values(task) == []
 
-    async def test_a_record_arrives_as_it_was_appended(self, log: Log, harness: LogHarness):
+    async def test_a_record_arrives_as_it_was_appended(self, log: ReadableLog, harness: LogHarness):
         harness.clock.ms = 12_345
         headers = (("name", b"v"), ("empty", b""), ("ümlaut", b"\x00\xff"))
         await log.append([Record(EVENTS, None, None, (), 0), Record(EVENTS, b"", b"", headers, 0)])
@@ -37,7 +37,7 @@ class TestRecords:
         assert (second.key, second.value, second.headers) == (b"", b"", headers)
         assert (second.topic, second.partition, second.offset, second.timestamp_ms) == (EVENTS, 0, 1, 12_345)
 
-    async def test_append_times_never_go_back(self, log: Log, harness: LogHarness):
+    async def test_append_times_never_go_back(self, log: ReadableLog, harness: LogHarness):
         await log.append([event(b"a")])
         harness.clock.ms -= 500
         await log.append([event(b"b")])
@@ -46,14 +46,14 @@ class TestRecords:
         await again.append([event(b"c")])
         assert [record.timestamp_ms for record in again.read(EVENTS)] == [1_000, 1_000, 1_000]
 
-    async def test_poll_gives_at_most_what_was_asked(self, log: Log):
+    async def test_poll_gives_at_most_what_was_asked(self, log: ReadableLog):
         await log.append([event(b"%d" % n) for n in range(5)])
         task = await log.open_task(0)
         assert await values(task, 2) == [b"0", b"1"]
         assert await values(task, 2) == [b"2", b"3"]
         assert await values(task, 2) == [b"4"]
 
-    async def test_a_key_always_goes_to_one_partition(self, log: Log):
+    async def test_a_key_always_goes_to_one_partition(self, log: ReadableLog):
         await log.append([Record("answers", b"%d" % (n % 10), b"v") for n in range(50)])
         homes: dict[bytes | None, set[int]] = {}
         for record in log.read("answers"):
@@ -61,20 +61,20 @@ class TestRecords:
         assert {len(found) for found in homes.values()} == {1}
         assert set.union(*homes.values()) == {0, 1}
 
-    async def test_a_partition_that_is_not_there_is_refused(self, log: Log):
+    async def test_a_partition_that_is_not_there_is_refused(self, log: ReadableLog):
         with pytest.raises(LogError, match="2 partition"):
             await log.append([event(b"fine"), event(b"x", 2)])
         assert outputs(log, EVENTS) == []
         with pytest.raises(LogError, match="no partition 2"):
             await log.open_task(2)
 
-    async def test_read_by_offset_and_limit(self, log: Log):
+    async def test_read_by_offset_and_limit(self, log: ReadableLog):
         await log.append([Record("outputs", None, b"%d" % n) for n in range(6)])
         assert [record.value for record in log.read("outputs", 2, 3)] == [b"2", b"3", b"4"]
         assert [record.value for record in log.read("outputs", limit=0)] == []
         assert list(log.read("never used")) == []
 
-    async def test_end_offsets(self, log: Log):
+    async def test_end_offsets(self, log: ReadableLog):
         await log.append([event(b"a", 1), event(b"b", 1)])
         ends = await log.end_offsets([EVENTS, "answers"])
         assert ends[TopicPartition(EVENTS, 1)] == 2
@@ -84,7 +84,7 @@ class TestRecords:
 
 
 class TestTurns:
-    async def test_records_rows_and_positions_hold_together(self, log: Log, harness: LogHarness):
+    async def test_records_rows_and_positions_hold_together(self, log: ReadableLog, harness: LogHarness):
         await log.append([event(b"a"), event(b"b")])
         task = await log.open_task(0)
         await task.poll(1)
@@ -96,14 +96,14 @@ class TestTurns:
         assert outputs(again) == [b"out"]
         assert await values(task) == [b"b"]
 
-    async def test_what_was_not_committed_is_polled_again(self, log: Log):
+    async def test_what_was_not_committed_is_polled_again(self, log: ReadableLog):
         await log.append([event(b"a"), event(b"b")])
         task = await log.open_task(0)
         await task.poll(2)
         await task.close()
         assert await values(await log.open_task(0)) == [b"a", b"b"]
 
-    async def test_the_store_shows_nothing_before_the_commit_and_all_after(self, log: Log):
+    async def test_the_store_shows_nothing_before_the_commit_and_all_after(self, log: ReadableLog):
         task = await log.open_task(0)
         rows: dict[bytes, bytes | None] = {b"00%d" % n: b"v%d" % n for n in range(5)}
         turn = Turn(rows=rows)
@@ -114,14 +114,14 @@ class TestTurns:
         await task.commit(Turn(rows={b"002": None}))
         assert task.store.get(b"002") is None
 
-    async def test_rows_of_two_tasks_do_not_meet(self, log: Log):
+    async def test_rows_of_two_tasks_do_not_meet(self, log: ReadableLog):
         one, two = await log.open_task(0), await log.open_task(1)
         await one.commit(Turn(rows={b"k": b"one"}))
         await two.commit(Turn(rows={b"k": b"two"}))
         assert (one.store.get(b"k"), two.store.get(b"k")) == (b"one", b"two")
         assert list(one.store.scan(b"", b"\xff")) == [(b"k", b"one")]
 
-    async def test_a_turn_that_cannot_be_written_leaves_nothing(self, log: Log):
+    async def test_a_turn_that_cannot_be_written_leaves_nothing(self, log: ReadableLog):
         task = await log.open_task(0)
         bad = Turn([Record("outputs", None, b"out"), Record("answers", None, b"x", (), 7)], {b"00k": b"row"})
         with pytest.raises(LogError):
@@ -133,7 +133,7 @@ class TestTurns:
         await task.commit(Turn([Record("outputs", None, b"fine")]))
         assert outputs(log) == [b"fine"]
 
-    async def test_turns_of_many_tasks_at_once(self, log: Log, harness: LogHarness):
+    async def test_turns_of_many_tasks_at_once(self, log: ReadableLog, harness: LogHarness):
         tasks = [await log.open_task(0), await log.open_task(1)]
 
         async def work(task: TaskLog) -> None:
@@ -149,14 +149,14 @@ class TestTurns:
             assert mine == [b"%d-%d" % (partition, n) for n in range(20)]
             assert (await again.open_task(partition)).store.get(b"n") == b"19"
 
-    async def test_a_turn_may_feed_its_own_inputs(self, log: Log):
+    async def test_a_turn_may_feed_its_own_inputs(self, log: ReadableLog):
         task = await log.open_task(0)
         await task.commit(Turn([event(b"next")]))
         assert await values(task) == [b"next"]
 
 
 class TestFencing:
-    async def test_an_older_incarnation_is_lost(self, log: Log):
+    async def test_an_older_incarnation_is_lost(self, log: ReadableLog):
         old = await log.open_task(0)
         await log.append([event(b"a")])
         new = await log.open_task(0)
@@ -170,7 +170,7 @@ class TestFencing:
         await new.commit(Turn([Record("outputs", None, b"new")]))
         assert outputs(log) == [b"new"]
 
-    async def test_incarnations_grow_over_restarts(self, log: Log, harness: LogHarness):
+    async def test_incarnations_grow_over_restarts(self, log: ReadableLog, harness: LogHarness):
         first = (await log.open_task(0)).incarnation
         second = (await log.open_task(0)).incarnation
         again = await harness.open()
@@ -178,13 +178,13 @@ class TestFencing:
         assert first < second < third
         assert (await again.open_task(1)).incarnation < third
 
-    async def test_other_partitions_are_untouched(self, log: Log):
+    async def test_other_partitions_are_untouched(self, log: ReadableLog):
         other = await log.open_task(1)
         await log.open_task(0)
         await log.open_task(0)
         await other.commit(Turn(rows={b"k": b"v"}))
 
-    async def test_a_closed_task_is_lost_and_closing_again_is_fine(self, log: Log):
+    async def test_a_closed_task_is_lost_and_closing_again_is_fine(self, log: ReadableLog):
         task = await log.open_task(0)
         await task.close()
         await task.close()
@@ -193,7 +193,7 @@ class TestFencing:
         with pytest.raises(TaskLostError):
             await task.commit(Turn())
 
-    async def test_a_task_of_a_closed_log_is_lost(self, log: Log):
+    async def test_a_task_of_a_closed_log_is_lost(self, log: ReadableLog):
         task = await log.open_task(0)
         reader = await log.open_reader("g", ["answers"])
         await log.close()
@@ -204,7 +204,7 @@ class TestFencing:
 
 
 class TestWaiting:
-    async def test_an_append_wakes_a_waiting_task_and_reader(self, log: Log):
+    async def test_an_append_wakes_a_waiting_task_and_reader(self, log: ReadableLog):
         task, reader = await log.open_task(0), await log.open_reader("g", ["answers", EVENTS])
         waiting = [asyncio.ensure_future(source.wait(30)) for source in (task, reader)]
         await asyncio.sleep(0.01)
@@ -213,19 +213,19 @@ class TestWaiting:
         await asyncio.wait_for(asyncio.gather(*waiting), 5)
         assert await values(task) == await values(reader) == [b"a"]
 
-    async def test_input_that_is_there_is_not_waited_for(self, log: Log):
+    async def test_input_that_is_there_is_not_waited_for(self, log: ReadableLog):
         task, reader = await log.open_task(0), await log.open_reader("g", [EVENTS])
         await log.append([event(b"a")])
         await asyncio.wait_for(task.wait(30), 5)
         await asyncio.wait_for(reader.wait(30), 5)
 
-    async def test_a_wait_ends_by_itself(self, log: Log):
+    async def test_a_wait_ends_by_itself(self, log: ReadableLog):
         task, reader = await log.open_task(0), await log.open_reader("g", [EVENTS])
         await asyncio.wait_for(task.wait(0.01), 5)
         await asyncio.wait_for(reader.wait(0.01), 5)
         assert await values(task) == []
 
-    async def test_losing_the_task_ends_its_wait(self, log: Log):
+    async def test_losing_the_task_ends_its_wait(self, log: ReadableLog):
         task = await log.open_task(0)
         waiting = asyncio.ensure_future(task.wait(30))
         await asyncio.sleep(0.01)
@@ -234,7 +234,7 @@ class TestWaiting:
 
 
 class TestReaders:
-    async def test_a_group_goes_on_where_it_committed(self, log: Log, harness: LogHarness):
+    async def test_a_group_goes_on_where_it_committed(self, log: ReadableLog, harness: LogHarness):
         await log.append([Record("answers", None, b"%d" % n, (), n % 2) for n in range(6)])
         reader = await log.open_reader("g", ["answers"])
         assert sorted(await values(reader)) == [b"%d" % n for n in range(6)]  # type: ignore[type-var]
@@ -247,7 +247,7 @@ class TestReaders:
         assert await values(reader) == [b"6"]
         assert await values(await again.open_reader("other", ["answers"]), 100) != []
 
-    async def test_records_and_position_are_committed_together(self, log: Log, harness: LogHarness):
+    async def test_records_and_position_are_committed_together(self, log: ReadableLog, harness: LogHarness):
         await log.append([Record("answers", None, b"a", (), 0)])
         reader = await log.open_reader("router", ["answers"])
         await reader.poll(10)
@@ -256,7 +256,7 @@ class TestReaders:
         assert await values(await again.open_reader("router", ["answers"])) == []
         assert await values(await again.open_task(0)) == [b"forwarded a"]
 
-    async def test_two_readers_of_a_group_share_and_take_over(self, log: Log):
+    async def test_two_readers_of_a_group_share_and_take_over(self, log: ReadableLog):
         await log.append([Record("answers", None, b"%d" % n, (), n % 2) for n in range(4)])
         one, two = await log.open_reader("g", ["answers"]), await log.open_reader("g", ["answers"])
         first, second = await values(one), await values(two)
@@ -266,14 +266,14 @@ class TestReaders:
         await two.close()
         assert await values(one) == second, "what the other did not commit is read again"
 
-    async def test_a_closed_reader_is_lost(self, log: Log):
+    async def test_a_closed_reader_is_lost(self, log: ReadableLog):
         reader = await log.open_reader("g", ["answers"])
         await reader.close()
         await reader.close()
         with pytest.raises(TaskLostError):
             await reader.poll(1)
 
-    async def test_a_busy_partition_does_not_starve_the_others(self, log: Log):
+    async def test_a_busy_partition_does_not_starve_the_others(self, log: ReadableLog):
         await log.append([Record("answers", None, b"busy", (), 0)] * 50 + [Record("answers", None, b"rare", (), 1)])
         reader = await log.open_reader("g", ["answers"])
         seen = [value for _ in range(3) for value in await values(reader, 10)]

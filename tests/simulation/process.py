@@ -24,7 +24,7 @@ class Process:
     def __init__(self, number: int, environment: Environment, partitions: Sequence[int]) -> None:
         self.number = number
         self.environment = environment
-        self.worker = Worker(environment, ())
+        self.worker = Worker(environment)
         self.router: CompletionRouter | None = None
         self.stale: set[int] = set()
         """Partitions that others own by now."""

@@ -218,6 +218,33 @@ _OURS = (
     _count("topology.partitions", "Partitions of the internal topics, fixed at the first start.", 8, 1, 1024),
 )
 
+_KAFKA = (
+    _text("kafka.bootstrap.servers", "Brokers of the kafka log, `host:port`, comma-separated.", "localhost:9092"),
+    _choice(
+        "kafka.security.protocol",
+        "How the brokers are reached.",
+        "PLAINTEXT",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    _choice(
+        "kafka.sasl.mechanism",
+        "With a SASL protocol.",
+        "PLAIN",
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    ),
+    _text("kafka.sasl.username", "With a SASL protocol."),
+    Setting("kafka.sasl.password", Kind.SECRET, "With a SASL protocol."),
+    _text("kafka.ssl.cafile", "Authorities that sign the brokers; default: the system's."),
+    _text("kafka.ssl.certfile", "This client's own certificate, where brokers ask for one."),
+    _text("kafka.ssl.keyfile", "The key of that certificate."),
+    Setting("kafka.ssl.password", Kind.SECRET, "The password of that key."),
+    _flag("create-topics", "Create the request, response and output topics that are missing.", "true"),
+    _count("topology.replication", "Replicas of topics created here; -1: the broker's default.", -1, -1, 100),
+    _count("topology.topic-partitions", "Partitions of request, response and output topics created here.", 8, 1, 1024),
+    _span("kafka.transaction-timeout", "How long a frozen worker holds its readers up.", "PT10S", 1000, 15 * _MINUTE),
+    _span("kafka.session-timeout", "How long a dead worker's partitions wait.", "PT10S", 6000, 30 * _MINUTE),
+)
+
 _NOT_YET = frozenset(
     {
         "pipeline.orchestrator.execution-ttl-days",
@@ -259,7 +286,7 @@ def _truthful(setting: Setting) -> Setting:
     return replace(setting, status=Status.NOTED, why="not in effect yet")
 
 
-SETTINGS = {setting.key: _truthful(setting) for setting in (*_ORCHESTRATOR, *_PIPELINE, *_TRANSPORTS, *_OURS)}
+SETTINGS = {setting.key: _truthful(setting) for setting in (*_ORCHESTRATOR, *_PIPELINE, *_TRANSPORTS, *_OURS, *_KAFKA)}
 
 FAMILIES = (
     Family(_O + "dynamo.", Status.NOTED, _LOG),

@@ -4,42 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from tpf_streams.engine.clock import first_of
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.task import Task
-from tpf_streams.errors import LogCorruptError, LogFailedError, LogOwnedError
+from tpf_streams.errors import LogCorruptError, LogFailedError, LogMismatchError, LogOwnedError, TaskLostError
 
 log = logging.getLogger(__name__)
 
 IDLE_WAIT_S = 1.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.05, 5.0
+ENDING_S = 8.0
+"""A turn under way is waited for this long: less than a group waits for its members, and than a stop may take."""
+SLOW_TURN_S = 30.0
 FAILURES_ALONE = 3
 """A turn that fails this often is tried event by event, so that one bad neighbour shows itself."""
 
 
+@dataclass(slots=True)
+class _Driver:
+    """What drives one partition. `ended` set: it finishes the turn under way and returns."""
+
+    ended: asyncio.Event
+    running: asyncio.Task[None]
+    turn_began_s: float | None = None
+
+
 class Worker:
-    """Runs the tasks of the given partitions until stopped.
+    """Runs the tasks of the partitions that the log gives to this process: a `ports.TaskGroup`.
 
     `fatal` is set when a log cannot be used any more (full disk, corrupt journal): going on would only lose more.
     """
 
-    def __init__(self, environment: Environment, partitions: Sequence[int] | None = None) -> None:
+    def __init__(self, environment: Environment) -> None:
         self.environment = environment
-        self.partitions = list(range(environment.log.partitions)) if partitions is None else list(partitions)
+        self.partitions: list[int] = []
         self.tasks: dict[int, Task] = {}
         self.fatal: BaseException | None = None
         self.reopened = 0
         self._failures: Counter[int] = Counter()
+        self._drivers: dict[int, _Driver] = {}
+        self._stop: asyncio.Event | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether every partition of this process is restored and open."""
+        return all(partition in self.tasks for partition in self.partitions)
 
     async def open(self) -> None:
-        """Open every task. No slot is granted before all are open (contract 0.17)."""
-        for partition in self.partitions:
-            self.environment.budgets.begin_opening(partition)
-        for partition in self.partitions:
-            await self.open_task(partition)
+        """Join, and open every task. No slot is granted before all are open (contract 0.17)."""
+        await self.environment.log.join(self)
+        for partition in list(self.partitions):
+            try:
+                await self.open_task(partition)
+            except TaskLostError:
+                # Revoked again meanwhile, or fenced: whoever drives the partition opens it anew.
+                log.warning("partition %d was lost while it was opened", partition, exc_info=True)
 
     async def open_task(self, partition: int, *, batch_max: int | None = None) -> Task:
         task = Task(partition, self.environment, batch_max=batch_max)
@@ -60,14 +84,58 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Drive all tasks until `stop` is set; raises `fatal` if there is one."""
-        loops = [asyncio.ensure_future(self._drive(partition, stop)) for partition in self.partitions]
+        self._stop = stop
+        for partition in self.partitions:
+            self._begin(partition)
         try:
-            await asyncio.gather(*loops)
+            await first_of(stop, self._watch())
         finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+            self._stop = None
+            await self._end(list(self._drivers))
             await self.close()
+        if self.fatal is not None:
+            raise self.fatal
+
+    def assigned(self, partitions: Collection[int]) -> None:
+        for partition in partitions:
+            self.take(partition)
+            if self._stop is not None:
+                self._begin(partition)
+
+    async def revoked(self, partitions: Collection[int]) -> None:
+        await self._end(partitions)
+        for partition in partitions:
+            try:
+                await self.give_up(partition)
+            except Exception:
+                log.exception("partition %d was not closed well when it was revoked", partition)
+
+    def _begin(self, partition: int) -> None:
+        if partition not in self._drivers:
+            ended = asyncio.Event()
+            self._drivers[partition] = _Driver(ended, asyncio.ensure_future(self._drive(partition, ended)))
+
+    async def _end(self, partitions: Collection[int]) -> None:
+        """Let the turns under way finish. One that lasts too long is cancelled, since everybody waits for it; its
+        commit, if it has come so far, is waited for all the same."""
+        drivers = [self._drivers.pop(partition) for partition in partitions if partition in self._drivers]
+        for driver in drivers:
+            driver.ended.set()
+        running = [driver.running for driver in drivers]
+        if running:
+            _, late = await asyncio.wait(running, timeout=ENDING_S)
+            for each in late:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """Tell of turns that do not end: heartbeats go on beside them, so nobody else would notice."""
+        while True:
+            await asyncio.sleep(SLOW_TURN_S / 2)
+            now_s = time.monotonic()
+            for partition, driver in self._drivers.items():
+                if driver.turn_began_s is not None and now_s - driver.turn_began_s > SLOW_TURN_S:
+                    log.error("partition %d: its turn has lasted %.0f s", partition, now_s - driver.turn_began_s)
 
     async def advance(self, partition: int) -> bool:
         """One turn of the partition's task, which is opened first if need be; whether there was anything to do.
@@ -84,21 +152,38 @@ class Worker:
             del self._failures[partition]
         return moved
 
-    async def _drive(self, partition: int, stop: asyncio.Event) -> None:
-        while not stop.is_set():
+    async def _drive(self, partition: int, ended: asyncio.Event) -> None:
+        while not ended.is_set():
             try:
-                if await self.advance(partition):
+                if partition not in self.tasks:
+                    # A restore may last: whoever takes the partition away need not wait for its end.
+                    await first_of(ended, self._timed(partition))
+                elif await self._timed(partition):
                     await asyncio.sleep(0)
                 else:
-                    await self._wait(self.tasks[partition], stop)
-            except (LogOwnedError, LogCorruptError, LogFailedError) as error:
-                self.fatal = error
-                stop.set()
-                raise
+                    await self._wait(self.tasks[partition], ended)
+            except (LogOwnedError, LogCorruptError, LogFailedError, LogMismatchError) as error:
+                self._fail(error)
+                return
             except Exception:
                 log.exception("partition %d lost its turn and is opened anew", partition)
                 await self._drop(partition)
-                await first_of(stop, self.environment.clock.sleep(backoff_s(self._failures[partition])))
+                await first_of(ended, self.environment.clock.sleep(backoff_s(self._failures[partition])))
+
+    async def _timed(self, partition: int) -> bool:
+        driver = self._drivers.get(partition)
+        if driver is None:
+            return False
+        driver.turn_began_s = time.monotonic()
+        try:
+            return await self.advance(partition)
+        finally:
+            driver.turn_began_s = None
+
+    def _fail(self, error: BaseException) -> None:
+        self.fatal = self.fatal or error
+        if self._stop is not None:
+            self._stop.set()
 
     async def _reopen(self, partition: int) -> Task:
         self.reopened += 1

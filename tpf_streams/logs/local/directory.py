@@ -10,14 +10,14 @@ damaged in the right place, or when its only log file is gone (seen), and an emp
 
 from __future__ import annotations
 
-import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from tpf_streams.errors import LogCorruptError, LogOwnedError
+from tpf_streams.errors import LogCorruptError
+from tpf_streams.logs.claim import claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class DataDirectory:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = _claim(self.path)
+        self._lock = claim(self.path)
 
     @property
     def database(self) -> Path:
@@ -75,18 +75,3 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _claim(path: Path) -> int:
-    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        pid = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
-        os.close(descriptor)
-        raise LogOwnedError(
-            f"{path} is in use by process {pid}: stop that process, or give this one another data directory"
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor

@@ -24,7 +24,7 @@ from tpf_streams.logs.local.journal import TASK, Journal, read_header
 from tpf_streams.logs.local.store import JournalStore, OpenStore, TaskRows
 from tpf_streams.logs.local.syncer import Syncer, SyncMode
 from tpf_streams.logs.local.task import LocalTaskLog
-from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TopicPartition
+from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TaskGroup, TopicPartition
 
 READ_CHUNK = 1_000
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
@@ -89,6 +89,10 @@ class LocalLog:
     @property
     def partitions(self) -> int:
         return len(self.journal.positions)
+
+    async def join(self, group: TaskGroup) -> None:
+        """One process has every partition, and keeps it."""
+        group.assigned(range(self.partitions))
 
     async def open_task(self, partition: int) -> LocalTaskLog:
         self._check()

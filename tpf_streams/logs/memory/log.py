@@ -14,7 +14,7 @@ from tpf_streams.logs.clock import SystemClock
 from tpf_streams.logs.groups import GroupReader
 from tpf_streams.logs.memory.state import MemoryPartition, MemoryState
 from tpf_streams.logs.memory.task import MemoryTaskLog
-from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TopicPartition, Turn
+from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TaskGroup, TopicPartition, Turn
 
 SyncMode: TypeAlias = Literal["commit", "interval", "broken"]
 """commit: a turn is durable when commit returns. interval: durable `sync_interval_ms` later, or at `sync()`.
@@ -61,6 +61,10 @@ class MemoryLog:
         return len(self._state.stores)
 
     # --- the Log port -------------------------------------------------------------------------------------------
+
+    async def join(self, group: TaskGroup) -> None:
+        """One process has every partition, and keeps it."""
+        group.assigned(range(self.partitions))
 
     async def open_task(self, partition: int) -> MemoryTaskLog:
         state = self._state

@@ -1,0 +1,95 @@
+"""Records to the broker in batches: a few calls a partition, where `send` is a call, a task and a future a record."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from aiokafka import AIOKafkaProducer
+
+from tpf_streams.core.identity import murmur2
+from tpf_streams.errors import LogError
+from tpf_streams.ports import Headers, Record
+
+BATCH_BYTES = 1024 * 1024
+"""Of one batch. A single record may be larger: the first of a batch always fits, and the topic's own limit decides."""
+
+Entry: TypeAlias = tuple[bytes | None, bytes | None, Headers]
+UnderWay: TypeAlias = tuple["asyncio.Future[Any]", int]
+"""A batch that has been handed over: the broker's answer to come, and how many records it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Where the last batch of a partition begins, and how many records are in it."""
+
+    base_offset: int
+    count: int
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.count
+
+
+async def by_partition(producer: AIOKafkaProducer, records: Iterable[Record]) -> dict[tuple[str, int], list[Entry]]:
+    """The records of each partition in their order. Raises LogError for a partition that is not there."""
+    counts: dict[str, Sequence[int]] = {}
+    found: dict[tuple[str, int], list[Entry]] = {}
+    for record in records:
+        if record.topic not in counts:
+            counts[record.topic] = sorted(await producer.partitions_for(record.topic))
+        partition = _partition(record, counts[record.topic])
+        found.setdefault((record.topic, partition), []).append((record.key, record.value, record.headers))
+    return found
+
+
+def _partition(record: Record, partitions: Sequence[int]) -> int:
+    """As every Kafka client does it, so that a request meets what others key alike; at random without a key."""
+    if record.partition is not None:
+        if record.partition not in partitions:
+            raise LogError(f"{record.topic} has {len(partitions)} partitions; there is no {record.partition}")
+        return record.partition
+    if record.key is None:
+        return random.choice(partitions)
+    return partitions[(murmur2(record.key) & 0x7FFFFFFF) % len(partitions)]
+
+
+async def send(producer: AIOKafkaProducer, topic: str, partition: int, entries: Iterable[Entry]) -> list[UnderWay]:
+    """Hand the records over, in as few batches as they fit into."""
+    under_way: list[UnderWay] = []
+    batch, count = producer.create_batch(), 0
+    for key, value, headers in entries:
+        while batch.append(key=key, value=value, timestamp=None, headers=list(headers)) is None:
+            under_way.append((await producer.send_batch(batch, topic, partition=partition), count))
+            batch, count = producer.create_batch(), 0
+        count += 1
+    if count:
+        under_way.append((await producer.send_batch(batch, topic, partition=partition), count))
+    return under_way
+
+
+async def delivered(under_way: Sequence[UnderWay]) -> list[Sent]:
+    """Wait for every batch. Raises the first refusal, and only when all are known: a commit would succeed without a
+    refused batch, and a failure that nobody reads is a warning at some later time."""
+    results = await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
+    sent: list[Sent] = []
+    for result, (_, count) in zip(results, under_way, strict=True):
+        if isinstance(result, BaseException):
+            raise result
+        sent.append(Sent(result.offset, count))
+    return sent
+
+
+async def send_records(producer: AIOKafkaProducer, records: Iterable[Record]) -> None:
+    """Append outside a transaction; returns when the broker has every record."""
+    under_way: list[UnderWay] = []
+    try:
+        for (topic, partition), entries in (await by_partition(producer, records)).items():
+            under_way += await send(producer, topic, partition, entries)
+    except BaseException:
+        await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
+        raise
+    await delivered(under_way)

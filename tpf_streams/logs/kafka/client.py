@@ -1,0 +1,112 @@
+"""What stands beside the tasks: appending, readers by group, ends of topics. Enough for a provider or an operator."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from tpf_streams.errors import LogError, TpfError
+from tpf_streams.logs.kafka.batches import BATCH_BYTES, send_records
+from tpf_streams.logs.kafka.reader import KafkaReader
+from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.topics import TopicSpec, ensure_topics
+from tpf_streams.ports import Record, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def told(what: str) -> Any:
+    """Whatever a client raises, also the AssertionError that a dead producer answers with, as a LogError."""
+    try:
+        yield
+    except (KafkaError, AssertionError, OSError, TimeoutError) as error:
+        raise LogError(f"{what}: {type(error).__name__}: {error}") from error
+
+
+class KafkaClient:
+    """One connection to a cluster, without any task. Make one with `open`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.settings = settings
+        self._producer = AIOKafkaProducer(
+            **settings.connection, enable_idempotence=True, linger_ms=0, max_batch_size=BATCH_BYTES
+        )
+        self.consumer = AIOKafkaConsumer(
+            **settings.connection,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="none",  # a position is sought or it is an error, never guessed
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+        )
+        self._readers: list[KafkaReader] = []
+
+    @classmethod
+    async def open(cls, settings: KafkaSettings) -> KafkaClient:
+        """Raises LogError where no broker answers."""
+        client = cls(settings)
+        try:
+            with told(f"no Kafka at {settings.bootstrap_servers}"):
+                await client._producer.start()
+                await client.consumer.start()
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def ensure(self, topics: Sequence[TopicSpec]) -> None:
+        """Create what is missing, check the rest. Raises LogMismatchError, LogError."""
+        settings = self.settings
+        async with self.admin() as admin:
+            await ensure_topics(admin, topics, create=settings.create_topics, replication=settings.replication)
+
+    @contextlib.asynccontextmanager
+    async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        with told("Kafka's administration"):
+            admin = AIOKafkaAdminClient(**self.settings.connection)
+            await admin.start()
+            try:
+                yield admin
+            finally:
+                await admin.close()
+
+    async def append(self, records: Sequence[Record]) -> None:
+        with told("records were not appended"):
+            await send_records(self._producer, records)
+
+    async def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        """Last stable offsets: behind it a transaction may be open still."""
+        with told("the ends of topics cannot be read"):
+            parts = [KafkaPartition(topic, part) for topic in topics for part in await self.partitions_of(topic)]
+            found = await self.consumer.end_offsets(parts)
+        return {TopicPartition(part.topic, part.partition): offset for part, offset in found.items()}
+
+    async def partitions_of(self, topic: str) -> list[int]:
+        """Raises LogError for a topic that is not there."""
+        with told(f"topic {topic}"):
+            return sorted(await self._producer.partitions_for(topic))
+
+    async def open_reader(self, group: str, topics: Sequence[str]) -> KafkaReader:
+        reader = KafkaReader(self.settings, group, topics, self.append)
+        with told(f"group {group}"):
+            await reader.open()
+        self._readers.append(reader)
+        return reader
+
+    async def close(self) -> None:
+        """Idempotent; never raises."""
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            await reader.close()
+        for client in (self.consumer, self._producer):
+            try:
+                await client.stop()
+            except (TpfError, KafkaError, OSError):
+                log.warning("a Kafka client did not stop well", exc_info=True)

@@ -1,0 +1,167 @@
+"""One opened partition: a transactional producer, the rows, and the inputs from the committed position on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from tpf_streams.errors import LogError, TaskLostError
+from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, send
+from tpf_streams.logs.kafka.changelog import entries_of
+from tpf_streams.logs.kafka.membership import InputQueue, Membership
+from tpf_streams.logs.kafka.settings import KafkaSettings
+from tpf_streams.logs.kafka.stores import TaskStore
+from tpf_streams.ports import InputRecord, ReadableStore, Record, TopicPartition, Turn
+
+log = logging.getLogger(__name__)
+
+COMMIT_S = 60.0
+"""A commit that lasts longer is given up: its outcome is unknown then, as that of any broken commit."""
+STOP_S = 5.0
+
+CLIENT_FAILURES = (KafkaError, LogError, AssertionError, OSError, TimeoutError)
+"""What a dead producer may answer with; AssertionError is its word for "fenced" from the second call on."""
+
+
+class TaskProducer:
+    """The transactional producer of one incarnation of one partition. Its opening fences the predecessor's."""
+
+    def __init__(self, settings: KafkaSettings, partition: int) -> None:
+        self._producer = AIOKafkaProducer(
+            **settings.connection,
+            transactional_id=f"{settings.application_id}-{partition}",
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            linger_ms=0,
+            max_batch_size=BATCH_BYTES,
+        )
+
+    async def open(self) -> None:
+        """InitProducerId: whatever the predecessor had open is settled behind it, but perhaps not yet readable."""
+        await self._producer.start()
+
+    async def transaction(
+        self, changelog: TopicPartition, entries: list[Entry], records: Sequence[Record] = ()
+    ) -> Sent | None:
+        """One transaction; -> where the last changelog batch lies, None without one. Raises CLIENT_FAILURES.
+
+        Every batch is awaited before the commit, which would succeed without a refused one. Begun late: the
+        coordinator's time-out runs from the first partition on.
+        """
+        producer = self._producer
+        groups = await by_partition(producer, records)
+        await producer.begin_transaction()
+        under_way: list[UnderWay] = []
+        try:
+            changes = await send(producer, changelog.topic, changelog.partition, entries)
+            under_way += changes
+            for (topic, number), group in groups.items():
+                under_way += await send(producer, topic, number, group)
+        except BaseException:
+            await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
+            raise
+        sent = await delivered(under_way)
+        await producer.commit_transaction()
+        return sent[len(changes) - 1] if changes else None
+
+    async def stop(self) -> None:
+        """No abort: what is open stays open until the successor's opening. Never raises, never lasts."""
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._producer.stop()
+        except CLIENT_FAILURES:
+            log.debug("a task's producer did not stop well", exc_info=True)
+
+
+class KafkaTaskLog:
+    """ports.TaskLog of one incarnation. Any failure of a commit ends it: nobody knows what became of the turn."""
+
+    def __init__(
+        self,
+        incarnation: int,
+        changelog: TopicPartition,
+        epoch: str,
+        producer: TaskProducer,
+        store: TaskStore,
+        membership: Membership,
+        queue: InputQueue,
+        now_ms: Callable[[], int],
+        released: Callable[[KafkaTaskLog], None],
+    ) -> None:
+        self.partition = changelog.partition
+        self.incarnation = incarnation
+        self.position = 0
+        self._changelog = changelog
+        self._epoch = epoch
+        self._producer = producer
+        self._store = store
+        self._membership = membership
+        self._queue = queue
+        self._now_ms = now_ms
+        self._released = released
+        self._closed = False
+
+    @property
+    def store(self) -> ReadableStore:
+        return self._store
+
+    async def poll(self, max_records: int) -> list[InputRecord]:
+        self._check()
+        found = self._queue.take(max_records)
+        self._membership.drained(self._queue)
+        return found
+
+    async def wait(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._queue.filled.wait()
+
+    async def commit(self, turn: Turn) -> None:
+        self._check()
+        entries = entries_of(turn.rows, turn.positions)
+        try:
+            async with asyncio.timeout(COMMIT_S):
+                sent = await self._producer.transaction(self._changelog, entries, turn.records)
+        except BaseException as error:
+            await self._lose()
+            if isinstance(error, CLIENT_FAILURES):
+                raise TaskLostError(
+                    f"partition {self.partition}: the outcome of a commit is unknown: {type(error).__name__}: {error}"
+                ) from error
+            raise
+        self.position = max([self.position, *turn.positions.values()])
+        if sent is not None:
+            self._apply(entries, sent.next_offset)
+
+    def _apply(self, entries: list[Entry], reached: int) -> None:
+        """What has been committed, into the local copy. A failure here ends the incarnation too: the copy is behind."""
+        try:
+            self._store.apply(entries, self._epoch, reached, self._now_ms())
+        except BaseException:
+            self._closed = True
+            raise
+
+    async def close(self) -> None:
+        if not self._closed:
+            await self._lose()
+        self._released(self)
+
+    async def _lose(self) -> None:
+        self._closed = True
+        self._membership.shut(self.partition, "is closed")
+        await _unhurried(self._producer.stop())
+
+    def _check(self) -> None:
+        if self._closed or self._queue.lost is not None:
+            why = self._queue.lost or "is closed"
+            raise TaskLostError(f"partition {self.partition}, incarnation {self.incarnation} {why}")
+
+
+async def _unhurried(stopping: Coroutine[Any, Any, None]) -> None:
+    """A cancelled task still gives its connections back."""
+    await asyncio.shield(asyncio.ensure_future(stopping))

@@ -1,0 +1,124 @@
+"""The kafka log of a pipeline: its connection, and the topics that it needs."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tpf_streams.core.step import AwaitDefinition, Cardinality, PipelineDefinition
+from tpf_streams.dsl.load import LoadedPipeline
+from tpf_streams.dsl.settings import Settings
+from tpf_streams.errors import DefinitionError, Problem
+from tpf_streams.logs.kafka import KafkaLog, KafkaSettings, TopicSpec, TopicUse
+from tpf_streams.runtime.open_log import identity_of
+from tpf_streams.stores.rocksdb import RocksDbStateStore, rocksdb_options
+
+ENVELOPE_BYTES = 64 * 1024
+"""What stands around a payload in a request or an output, at most."""
+
+
+async def open_kafka_log(loaded: LoadedPipeline, data_dir: Path) -> KafkaLog:
+    """Reach the cluster, make or check the topics. Raises LogError, LogMismatchError, DefinitionError, OSError."""
+    settings = loaded.settings
+    options, _ = rocksdb_options(settings.integer("rocksdb.memory-bytes"))
+    return await KafkaLog.open(
+        kafka_settings(settings, loaded.definition.application_id),
+        data_dir,
+        lambda path: RocksDbStateStore(path, options),
+        topics=list(topics_of(loaded)),
+        identity=identity_of(loaded.definition),
+    )
+
+
+def kafka_settings(settings: Settings, application_id: str) -> KafkaSettings:
+    """Raises DefinitionError for certificates that cannot be read."""
+    return KafkaSettings(
+        settings.required_text("kafka.bootstrap.servers"),
+        application_id,
+        partitions=settings.integer("topology.partitions"),
+        replication=settings.integer("topology.replication"),
+        create_topics=settings.flag("create-topics"),
+        transaction_timeout_ms=settings.millis("kafka.transaction-timeout"),
+        session_timeout_ms=settings.millis("kafka.session-timeout"),
+        security=_security(settings),
+    )
+
+
+def _security(settings: Settings) -> dict[str, Any]:
+    protocol = settings.required_text("kafka.security.protocol")
+    security: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL"):
+        security["sasl_mechanism"] = settings.required_text("kafka.sasl.mechanism")
+        for argument, key in (("sasl_plain_username", "username"), ("sasl_plain_password", "password")):
+            security[argument] = _needed(settings, f"kafka.sasl.{key}", protocol)
+    if protocol.endswith("SSL"):
+        security["ssl_context"] = _ssl_context(settings)
+    return security
+
+
+def _needed(settings: Settings, key: str, protocol: str) -> str:
+    found = settings.text(key)
+    if not found:
+        raise DefinitionError([Problem("settings", 0, key, f"needed with kafka.security.protocol {protocol}")])
+    return found
+
+
+def _ssl_context(settings: Settings) -> ssl.SSLContext:
+    own, key, password = (settings.text(f"kafka.ssl.{name}") for name in ("certfile", "keyfile", "password"))
+    try:
+        context = ssl.create_default_context(cafile=settings.text("kafka.ssl.cafile"))
+        if own:
+            context.load_cert_chain(own, key, password)
+    except (OSError, ssl.SSLError) as error:
+        problem = Problem("settings", 0, "kafka.ssl", f"a certificate cannot be read: {error}")
+        raise DefinitionError([problem]) from error
+    return context
+
+
+def topics_of(loaded: LoadedPipeline) -> Iterator[TopicSpec]:
+    """The user's topics that the pipeline reads and writes. One named by several steps must serve them all."""
+    found: dict[str, TopicSpec] = {}
+    for spec in _wanted(loaded):
+        other = found.setdefault(spec.name, spec)
+        if other is not spec:
+            found[spec.name] = _both(other, spec)
+    yield from found.values()
+
+
+def _wanted(loaded: LoadedPipeline) -> Iterator[TopicSpec]:
+    definition, settings = loaded.definition, loaded.settings
+    partitions = settings.integer("topology.topic-partitions")
+    append_time = settings.text("await.arrival-time") == "append"
+    for step in definition.steps:
+        if not isinstance(step, AwaitDefinition) or step.transport.type != "kafka":
+            continue
+        options, size = step.transport.options, _payload_bytes(definition, step) + ENVELOPE_BYTES
+        yield TopicSpec(options["request"]["topic"].strip(), TopicUse.REQUESTS, partitions, size)
+        yield TopicSpec(
+            options["response"]["topic"].strip(),
+            TopicUse.RESPONSES,
+            partitions,
+            retention_ms=step.timeout_ms,
+            append_time=append_time,
+        )
+    yield TopicSpec(
+        definition.output_topic, TopicUse.OUTPUTS, partitions, definition.limits.max_payload_bytes + ENVELOPE_BYTES
+    )
+
+
+def _payload_bytes(definition: PipelineDefinition, step: AwaitDefinition) -> int:
+    limits = definition.limits
+    return limits.max_payload_bytes if step.cardinality is Cardinality.ONE_TO_ONE else limits.max_aggregate_bytes
+
+
+def _both(one: TopicSpec, other: TopicSpec) -> TopicSpec:
+    return TopicSpec(
+        one.name,
+        one.use,
+        one.partitions,
+        max(one.record_bytes, other.record_bytes),
+        retention_ms=max(one.retention_ms or 0, other.retention_ms or 0) or None,
+        append_time=one.append_time or other.append_time,
+    )
