@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 IDLE_WAIT_S = 1.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.05, 5.0
-ENDING_S = 8.0
+ENDING_S = 5.0
 """A turn under way is waited for this long: less than a group waits for its members, and than a stop may take."""
 SLOW_TURN_S = 30.0
 FAILURES_ALONE = 3
@@ -165,10 +165,17 @@ class Worker:
             except (LogOwnedError, LogCorruptError, LogFailedError, LogMismatchError) as error:
                 self._fail(error)
                 return
-            except Exception:
-                log.exception("partition %d lost its turn and is opened anew", partition)
+            except Exception as error:
+                self._tell(partition, error)
                 await self._drop(partition)
                 await first_of(ended, self.environment.clock.sleep(backoff_s(self._failures[partition])))
+
+    def _tell(self, partition: int, error: Exception) -> None:
+        """A task lost to a rebalance or a fencing is the log's daily business; anything else needs its traceback."""
+        if isinstance(error, TaskLostError):
+            log.warning("partition %d is opened anew: %s", partition, error)
+        else:
+            log.exception("partition %d lost its turn and is opened anew", partition)
 
     async def _timed(self, partition: int) -> bool:
         driver = self._drivers.get(partition)

@@ -51,8 +51,8 @@ def _security(settings: Settings) -> dict[str, Any]:
     security: dict[str, Any] = {"security_protocol": protocol}
     if protocol.startswith("SASL"):
         security["sasl_mechanism"] = settings.required_text("kafka.sasl.mechanism")
-        for argument, key in (("sasl_plain_username", "username"), ("sasl_plain_password", "password")):
-            security[argument] = _needed(settings, f"kafka.sasl.{key}", protocol)
+        security["sasl_plain_username"] = _needed(settings, "kafka.sasl.username", protocol)
+        security["sasl_plain_password"] = _needed(settings, "kafka.sasl.password", protocol)
     if protocol.endswith("SSL"):
         security["ssl_context"] = _ssl_context(settings)
     return security
@@ -66,11 +66,11 @@ def _needed(settings: Settings, key: str, protocol: str) -> str:
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext:
-    own, key, password = (settings.text(f"kafka.ssl.{name}") for name in ("certfile", "keyfile", "password"))
+    own, key = settings.text("kafka.ssl.certfile"), settings.text("kafka.ssl.keyfile")
     try:
         context = ssl.create_default_context(cafile=settings.text("kafka.ssl.cafile"))
         if own:
-            context.load_cert_chain(own, key, password)
+            context.load_cert_chain(own, key, settings.text("kafka.ssl.password"))
     except (OSError, ssl.SSLError) as error:
         problem = Problem("settings", 0, "kafka.ssl", f"a certificate cannot be read: {error}")
         raise DefinitionError([problem]) from error
