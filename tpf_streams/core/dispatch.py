@@ -49,8 +49,7 @@ def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: i
     draft.put(keys.correlation(interaction.correlation_id), raw_id(interaction.interaction_id))
     draft.put(keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id), b"")
     send(draft, step, interaction)
-    early = keys.early(interaction.interaction_id)
-    if draft.state.early_rows and draft.get(early, EarlyRecord) is not None:
+    if draft.state.early_rows and draft.get(keys.early(interaction.interaction_id), EarlyRecord) is not None:
         draft.effect(AdmitEarly(interaction.interaction_id))
 
 

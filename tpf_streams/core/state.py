@@ -19,7 +19,6 @@ from tpf_streams.core.identity import IdFactory, UnitIds, id_bytes
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
 from tpf_streams.core.rows import Keys
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
-from tpf_streams.core.token import TokenSigner
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 
 R = TypeVar("R")
@@ -59,7 +58,7 @@ class State:
         self.definition = definition
         self.keys = Keys(slot)
         self.ids = IdFactory(definition.id_secret)
-        self.signer = TokenSigner(definition.resume_token_secrets) if definition.resume_token_secrets else None
+        self.signer = definition.signer if definition.resume_token_secrets else None
         self.now_ms = 0
         self.early_rows = sum(1 for _ in store.scan(*self.keys.all_early()))
         self._store = store
