@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tpf_streams.core.effects import AdmitEarly, RequestSlot, SendOwed, SendRequest
-from tpf_streams.core.ending import labels
 from tpf_streams.core.envelope import idempotency_key
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
@@ -154,7 +153,7 @@ def park_scalar(draft: Draft, execution: ExecutionRecord, interaction: Interacti
 
 
 def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) -> None:
-    facts = labels(step)
+    facts = step.labels
     draft.fact("interaction.created.total", facts)
     if interaction.item_index is None:
         draft.fact("unit.dispatch_complete.total", {**facts, "cardinality": step.cardinality.value})
@@ -199,4 +198,4 @@ def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
             updated_at_epoch_ms=draft.now_ms,
         )
     )
-    draft.fact("interaction.dispatched.total", labels(draft.step(interaction.step_index)))
+    draft.fact("interaction.dispatched.total", draft.step(interaction.step_index).labels)

@@ -109,6 +109,11 @@ class AwaitDefinition:
     """Top-level fields of the input type whose scalar is decimal: equal amounts make equal idempotency keys (0.7)."""
     convert: Callable[[Json], object] = lambda payload: payload
     """Completion payload (plain JSON) -> the object the next step takes. Raises PayloadError. Pure."""
+    labels: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    """The bounded labels of the step's facts (contract 10.1)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", {"step_id": self.step_id, "transport": self.transport.type})
 
 
 AnyStep: TypeAlias = StepDefinition | AwaitDefinition
