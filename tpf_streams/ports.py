@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tpf_streams.core.frozen import frozen
 
@@ -47,8 +47,7 @@ class InputRecord:
     headers: Headers = ()
 
 
-@frozen
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of one topic; the key of positions."""
 
     topic: str

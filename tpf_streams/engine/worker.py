@@ -223,10 +223,13 @@ class Worker:
         await first_of(stop, task.wait(self._idle_s(task)), task.wake.wait())
 
     def _idle_s(self, task: Task) -> float:
+        now_ms = self.environment.clock.now_ms()
+        if task.sweep.quiet(task.state, now_ms + round(IDLE_WAIT_S * 1000)):
+            return IDLE_WAIT_S
         next_ms = task.sweep.next_ms(task.state)
         if next_ms is None:
             return IDLE_WAIT_S
-        return min(max((next_ms + 1 - self.environment.clock.now_ms()) / 1000, 0.01), IDLE_WAIT_S)
+        return min(max((next_ms + 1 - now_ms) / 1000, 0.01), IDLE_WAIT_S)
 
 
 def backoff_s(failures: int) -> float:
