@@ -58,12 +58,14 @@ class Worker:
     async def open(self) -> None:
         """Join, and open every task. No slot is granted before all are open (contract 0.17)."""
         await self.environment.log.join(self)
-        for partition in list(self.partitions):
-            try:
-                await self.open_task(partition)
-            except TaskLostError:
+        partitions = list(self.partitions)
+        opened = await asyncio.gather(*map(self.open_task, partitions), return_exceptions=True)
+        for partition, found in zip(partitions, opened, strict=True):
+            if isinstance(found, TaskLostError):
                 # Revoked again meanwhile, or fenced: whoever drives the partition opens it anew.
-                log.warning("partition %d was lost while it was opened", partition, exc_info=True)
+                log.warning("partition %d was lost while it was opened: %s", partition, found)
+            elif isinstance(found, BaseException):
+                raise found
 
     async def open_task(self, partition: int, *, batch_max: int | None = None) -> Task:
         task = Task(partition, self.environment, batch_max=batch_max)

@@ -233,9 +233,11 @@ class KafkaLog:
         self._copies_trusted_ms = kept_ms // 2
         with told(f"{self._changelog} cannot be read"):
             for partition in range(self.partitions):
+                # One is enough: the others are looked at when their tasks are opened.
                 header = await self._restorer.header(partition)
                 if header is not None:
                     header.check(self.partitions, self._identity, f"{self._changelog}/{partition}")
+                    break
 
     async def _keep_up(self) -> None:
         """Positions for lag tools, and the end of events that have been read: nothing depends on either."""
