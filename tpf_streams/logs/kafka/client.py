@@ -95,9 +95,13 @@ class KafkaClient:
 
     async def open_reader(self, group: str, topics: Sequence[str]) -> KafkaReader:
         reader = KafkaReader(self.settings, group, topics, self.append)
-        with told(f"group {group}"):
-            await reader.open()
         self._readers.append(reader)
+        try:
+            with told(f"group {group}"):
+                await reader.open()
+        except BaseException:
+            await reader.close()
+            raise
         return reader
 
     async def close(self) -> None:

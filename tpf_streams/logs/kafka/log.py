@@ -71,16 +71,17 @@ class KafkaLog:
         Raises LogError where no broker answers, LogMismatchError for topics that cannot serve.
         """
         client = await KafkaClient.open(settings)
-        stores: TaskStores | None = None
         try:
             await client.ensure([*internal_topics(settings.application_id, settings.partitions), *topics])
             stores = TaskStores(data_dir, open_store)
-            found = cls(client, stores, clock or SystemClock(), identity)
-            await found._identify()
         except BaseException:
             await client.close()
-            if stores is not None:
-                stores.close()
+            raise
+        found = cls(client, stores, clock or SystemClock(), identity)
+        try:
+            await found._identify()
+        except BaseException:
+            await found.close()
             raise
         return found
 
@@ -232,8 +233,9 @@ class KafkaLog:
         kept_ms = found[self._changelog].number("delete.retention.ms", DELETE_RETENTION_MS)
         self._copies_trusted_ms = kept_ms // 2
         with told(f"{self._changelog} cannot be read"):
-            for partition in range(self.partitions):
-                # One is enough: the others are looked at when their tasks are opened.
+            # Also those beyond the application's: of a log begun with more, only they may have a header yet.
+            # One header is enough: the rest is looked at when its task is opened.
+            for partition in range(found[self._changelog].partitions):
                 header = await self._restorer.header(partition)
                 if header is not None:
                     header.check(self.partitions, self._identity, f"{self._changelog}/{partition}")
