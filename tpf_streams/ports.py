@@ -168,7 +168,13 @@ class TaskGroup(Protocol):
         ...
 
 
-class Log(Protocol):
+class ReaderSource(Protocol):
+    """What opens readers: a log, or a client of its cluster that has no part in the application."""
+
+    async def open_reader(self, group: str, topics: Sequence[str]) -> RecordReader: ...
+
+
+class Log(ReaderSource, Protocol):
     """A log with the application's topics: partitions, atomic turns, readers by group."""
 
     @property
@@ -186,8 +192,6 @@ class Log(Protocol):
         Raises LogOwnedError, LogCorruptError, TaskLostError.
         """
         ...
-
-    async def open_reader(self, group: str, topics: Sequence[str]) -> RecordReader: ...
 
     async def append(self, records: Sequence[Record]) -> None:
         """Append outside any turn, durably: submissions, operators' events."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -14,8 +15,24 @@ from tpf_streams.dsl.load import LoadedPipeline, load_pipeline, unsupported_shap
 from tpf_streams.errors import DefinitionError, Problem
 from tpf_streams.transports.registry import PROVIDERS
 
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def pipeline_file(text: str) -> Path:
+    """A path, or the name of a folder of `topologies` here: csv-payments is topologies/csv_payments/pipeline.yaml."""
+    path = Path(text)
+    if not path.is_file() and NAME.fullmatch(text):
+        path = Path("topologies", text.replace("-", "_"), "pipeline.yaml")
+    if not path.is_file():
+        raise typer.BadParameter(f"{path}: there is no such file")
+    return path
+
+
 Pipeline: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="PIPELINE", exists=True, dir_okay=False, help="The pipeline.yaml.")
+    Path,
+    typer.Argument(
+        metavar="PIPELINE", parser=pipeline_file, help="The pipeline.yaml, or the name of a folder of topologies."
+    ),
 ]
 Config: TypeAlias = Annotated[
     Path | None,

@@ -21,12 +21,13 @@ import typer
 from tpf_streams.cli.console import Exit, fail, print_json, say, told
 from tpf_streams.cli.options import Config, Overrides, Pipeline, load_to_run, overrides_of
 from tpf_streams.cli.progress import Watch
-from tpf_streams.cli.providers import simulated_providers, simulated_steps
+from tpf_streams.cli.providers import Simulation, simulated_steps
 from tpf_streams.cli.summary import print_summary
-from tpf_streams.core.step import AwaitDefinition
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.engine.clock import SystemClock
 from tpf_streams.errors import DefinitionError, Problem
+from tpf_streams.ports import Clock
 from tpf_streams.runtime.batch import BatchRun, Companion
 from tpf_streams.runtime.build import build, submissions
 from tpf_streams.runtime.control import ControlServer
@@ -43,6 +44,7 @@ from tpf_streams.runtime.operator import Operator
 from tpf_streams.runtime.run_result import RunResult
 from tpf_streams.runtime.run_tally import RunTally
 from tpf_streams.runtime.views import LogViews
+from tpf_streams.testing.provider import SimulatedProvider, parse_provider_spec
 
 T = TypeVar("T")
 STEP_THREADS = "tpf-step"
@@ -103,7 +105,7 @@ def run(
         typer.Option(
             metavar="SPEC",
             help="Answer kafka requests here, by answer(request, options) of provider.py beside the steps; e.g. "
-            "reject=0.08,delay-ms=5,duplicates=0.02. Also timeout, permits-per-second, key, seed.",
+            "reject=0.08,delay-ms=5,duplicates=0.02. Also timeout, permits-per-second, key, seed, burst.",
         ),
     ] = None,
     config: Config = None,
@@ -206,7 +208,7 @@ async def _run(
         stack.push_async_callback(log.close)
         providers = []
         if options.provider is not None:
-            providers = simulated_providers(options.provider, definition, log, clock)
+            providers = _providers(options.provider, definition, log, clock)
         application = build(loaded, log, clock, output_dir=options.output_dir, executor=pool, tally=tally)
         views = LogViews(log, definition)
         answered = {step.index for step in simulated_steps(definition)} if providers else set()
@@ -222,6 +224,13 @@ async def _run(
         stopped = _stop_on_signals(batch)
         result = await batch.run(found)
         return result, stopped[0] if stopped else None
+
+
+def _providers(spec: str, definition: PipelineDefinition, log: ViewableLog, clock: Clock) -> list[SimulatedProvider]:
+    try:
+        return Simulation.of(definition).providers(parse_provider_spec(spec), log, clock)
+    except ValueError as error:
+        fail(f"--simulate-provider: {error}", Exit.USAGE)
 
 
 def _open_log(options: RunOptions, kind: LogKind, loaded: LoadedPipeline) -> ViewableLog:

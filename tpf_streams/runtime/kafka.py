@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tpf_streams.core.step import AwaitDefinition, Cardinality, PipelineDefiniti
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.errors import DefinitionError, Problem
-from tpf_streams.logs.kafka import KafkaLog, KafkaSettings, TopicSpec, TopicUse
+from tpf_streams.logs.kafka import KafkaClient, KafkaLog, KafkaSettings, TopicSpec, TopicUse
 from tpf_streams.runtime.open_log import identity_of
 from tpf_streams.stores.rocksdb import RocksDbStateStore, rocksdb_options
 
@@ -30,6 +31,24 @@ async def open_kafka_log(loaded: LoadedPipeline, data_dir: Path) -> KafkaLog:
         topics=list(topics_of(loaded)),
         identity=identity_of(loaded.definition),
     )
+
+
+async def open_kafka_client(loaded: LoadedPipeline, *, read_uncommitted: bool = False) -> KafkaClient:
+    """For who answers: reach the cluster, make or check the request and response topics.
+
+    `read_uncommitted`: readers also see requests whose transaction may fail. Raises LogError, LogMismatchError,
+    DefinitionError.
+    """
+    settings = kafka_settings(loaded.settings, loaded.definition.application_id)
+    if read_uncommitted:
+        settings = replace(settings, readers_isolation="read_uncommitted")
+    client = await KafkaClient.open(settings)
+    try:
+        await client.ensure([spec for spec in topics_of(loaded) if spec.use in (TopicUse.REQUESTS, TopicUse.RESPONSES)])
+    except BaseException:
+        await client.close()
+        raise
+    return client
 
 
 def kafka_settings(settings: Settings, application_id: str) -> KafkaSettings:
