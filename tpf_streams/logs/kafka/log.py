@@ -251,6 +251,7 @@ class KafkaLog:
             if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
                 purged_s = self._clock.monotonic_s()
                 await self._purge(positions)
+                self._stores.close_others(self._membership.assigned_now | self._open.keys())
 
     async def _purge(self, positions: dict[int, int]) -> None:
         behind = {

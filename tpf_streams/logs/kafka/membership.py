@@ -143,6 +143,10 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         except (KafkaError, IllegalStateError) as error:
             raise TaskLostError(f"partition {partition} is not this worker's: {type(error).__name__}") from error
 
+    @property
+    def assigned_now(self) -> set[int]:
+        return set(self._numbers(self._consumer.assignment()))
+
     async def store_positions(self, positions: dict[int, int]) -> None:
         """Tell lag tools how far the tasks are. Nothing is read from it."""
         mine = self._consumer.assignment()

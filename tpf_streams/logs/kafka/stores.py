@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tpf_streams.errors import LogCorruptError, LogError, LogOwnedError
@@ -115,6 +115,11 @@ class TaskStores:
 
     def get(self, partition: int) -> TaskStore | None:
         return self._stores.get(partition)
+
+    def close_others(self, mine: Collection[int]) -> None:
+        """Give back what the copies of partitions that have gone elsewhere hold: files, and memory from the budget."""
+        for partition in self._stores.keys() - set(mine):
+            self._stores.pop(partition).close()
 
     def close(self) -> None:
         for store in self._stores.values():
