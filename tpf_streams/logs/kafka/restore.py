@@ -80,5 +80,6 @@ class Restorer:
         try:
             yield
         finally:
-            # Else it would go on fetching what the task itself writes.
-            self._consumer.unsubscribe()
+            # Else it would go on fetching what the task itself writes. Not `unsubscribe`: a client without any
+            # assignment lets its fetcher die (seen), and the next restore waits for ever.
+            self._consumer.pause(at)
