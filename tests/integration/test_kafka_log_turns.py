@@ -38,7 +38,9 @@ async def test_a_fenced_tasks_turn_is_lost_and_its_rows_are_not_applied(bootstra
         await task.commit(Turn(rows={b"00k": b"mine"}))
         await successor(bootstrap_servers, application)
         with pytest.raises(TaskLostError):
-            await task.commit(Turn([Record(outputs, None, b"zombie")], {b"00k": b"zombie"}, {events_of(application): 7}))
+            await task.commit(
+                Turn([Record(outputs, None, b"zombie")], {b"00k": b"zombie"}, {events_of(application): 7})
+            )
         assert task.store.get(b"00k") == b"mine"
         task = await log.open_task(0)
         assert task.store.get(b"00k") == b"mine"
