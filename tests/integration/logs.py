@@ -46,6 +46,9 @@ class Members:
         """Until exactly these are this member's."""
         await self.until(lambda: self.partitions == partitions)
 
+    async def shares(self, count: int) -> None:
+        await self.until(lambda: len(self.partitions) == count)
+
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not condition():

@@ -47,6 +47,8 @@ class KafkaClient:
             fetch_max_wait_ms=FETCH_WAIT_MS,
         )
         self._readers: list[KafkaReader] = []
+        self.limits: dict[str, int] = {}
+        """Bytes of the largest batch that a topic takes, where they are known."""
 
     @classmethod
     async def open(cls, settings: KafkaSettings) -> KafkaClient:
@@ -65,7 +67,8 @@ class KafkaClient:
         """Create what is missing, check the rest. Raises LogMismatchError, LogError."""
         settings = self.settings
         async with self.admin() as admin:
-            await ensure_topics(admin, topics, create=settings.create_topics, replication=settings.replication)
+            found = await ensure_topics(admin, topics, create=settings.create_topics, replication=settings.replication)
+        self.limits |= {name: topic.number("max.message.bytes", BATCH_BYTES) for name, topic in found.items()}
 
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
@@ -79,7 +82,7 @@ class KafkaClient:
 
     async def append(self, records: Sequence[Record]) -> None:
         with told("records were not appended"):
-            await send_records(self._producer, records)
+            await send_records(self._producer, records, self.limits)
 
     async def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Last stable offsets: behind it a transaction may be open still."""

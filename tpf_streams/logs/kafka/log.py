@@ -107,7 +107,7 @@ class KafkaLog:
             await previous.close()
         store = await asyncio.to_thread(self._stores.open, partition)
         await self._membership.confirm(partition, store.position(self._input(partition)) or 0)
-        producer = TaskProducer(self._settings, partition)
+        producer = TaskProducer(self._settings, partition, self._client.limits)
         try:
             await producer.open()
             return await self._opened(partition, producer, store)
@@ -247,11 +247,15 @@ class KafkaLog:
         while True:
             await asyncio.sleep(OFFSETS_EVERY_S)
             positions = {partition: task.position for partition, task in self._open.items()}
-            await self._membership.store_positions(positions)
-            if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
-                purged_s = self._clock.monotonic_s()
-                await self._purge(positions)
-                self._stores.close_others(self._membership.assigned_now | self._open.keys())
+            try:
+                await self._membership.store_positions(positions)
+                if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
+                    purged_s = self._clock.monotonic_s()
+                    await self._purge(positions)
+                    self._stores.close_others(self._membership.assigned_now | self._open.keys())
+            except Exception:
+                # Nobody would notice the end of this loop before the disk of a broker is full.
+                log.exception("the upkeep of %s failed; it is tried again", self._events)
 
     async def _purge(self, positions: dict[int, int]) -> None:
         behind = {

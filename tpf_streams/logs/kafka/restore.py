@@ -47,6 +47,7 @@ class Restorer:
     async def range(self, partition: int) -> tuple[int, int]:
         """The offsets between which the changelog can be read."""
         at = KafkaPartition(self._topic, partition)
+        # Not alone: who waits for a marker must not wait for the long restore of another partition.
         begin = (await self._consumer.beginning_offsets([at]))[at]
         return begin, (await self._consumer.end_offsets([at]))[at]
 
@@ -54,17 +55,19 @@ class Restorer:
         """Apply the records from the store's mark to `end`; -> how many. The last record of a key decides.
 
         Until the client's position has passed the end: it walks over markers and aborted records, which a count of
-        records would wait for in vain.
+        records would wait for in vain. Until then the copy is as old as it was: one that is left half-way, again and
+        again, must not look young, or deletions that the broker has forgotten meanwhile would be missed.
         """
         at = KafkaPartition(self._topic, partition)
         count, told = 0, TOLD_AFTER
+        written_ms = store.written_ms or self._now_ms()
         async with self._alone:
             with self._reading(at, store.next_offset):
                 while (position := await self._consumer.position(at)) < end:
                     found = (await self._consumer.getmany(at, timeout_ms=POLL_MS, max_records=RECORDS_MAX)).get(at, [])
                     if found:
                         entries = [(record.key, record.value, ()) for record in found]
-                        store.apply(entries, epoch, found[-1].offset + 1, self._now_ms())
+                        store.apply(entries, epoch, found[-1].offset + 1, written_ms)
                     count += len(found)
                     if count >= told:
                         log.info("partition %d: %d records restored, at %d of %d", partition, count, position, end)

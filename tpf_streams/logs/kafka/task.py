@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -32,7 +32,8 @@ CLIENT_FAILURES = (KafkaError, LogError, AssertionError, OSError, TimeoutError)
 class TaskProducer:
     """The transactional producer of one incarnation of one partition. Its opening fences the predecessor's."""
 
-    def __init__(self, settings: KafkaSettings, partition: int) -> None:
+    def __init__(self, settings: KafkaSettings, partition: int, limits: Mapping[str, int]) -> None:
+        self._limits = limits
         self._producer = AIOKafkaProducer(
             **settings.connection,
             transactional_id=f"{settings.application_id}-{partition}",
@@ -58,16 +59,16 @@ class TaskProducer:
         await producer.begin_transaction()
         under_way: list[UnderWay] = []
         try:
-            changes = await send(producer, changelog.topic, changelog.partition, entries)
-            under_way += changes
-            for (topic, number), group in groups.items():
-                under_way += await send(producer, topic, number, group)
+            await send(producer, (changelog.topic, changelog.partition), entries, self._limits, under_way)
+            changes = len(under_way)
+            for at, group in groups.items():
+                await send(producer, at, group, self._limits, under_way)
         except BaseException:
             await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
             raise
         sent = await delivered(under_way)
         await producer.commit_transaction()
-        return sent[len(changes) - 1] if changes else None
+        return sent[changes - 1] if changes else None
 
     async def stop(self) -> None:
         """No abort: what is open stays open until the successor's opening. Never raises, never lasts."""
@@ -134,16 +135,19 @@ class KafkaTaskLog:
                     f"partition {self.partition}: the outcome of a commit is unknown: {type(error).__name__}: {error}"
                 ) from error
             raise
+        if self._closed:
+            # The copy is a successor's by now, and may be further than this turn.
+            raise TaskLostError(f"partition {self.partition} was closed while a turn was committed")
         self.position = max([self.position, *turn.positions.values()])
         if sent is not None:
-            self._apply(entries, sent.next_offset)
+            await self._apply(entries, sent.next_offset)
 
-    def _apply(self, entries: list[Entry], reached: int) -> None:
+    async def _apply(self, entries: list[Entry], reached: int) -> None:
         """What has been committed, into the local copy. A failure here ends the incarnation too: the copy is behind."""
         try:
             self._store.apply(entries, self._epoch, reached, self._now_ms())
         except BaseException:
-            self._closed = True
+            await self._lose()
             raise
 
     async def close(self) -> None:
@@ -153,7 +157,7 @@ class KafkaTaskLog:
 
     async def _lose(self) -> None:
         self._closed = True
-        self._membership.shut(self.partition, "is closed")
+        self._membership.shut(self._queue, "is closed")
         await _unhurried(self._producer.stop())
 
     def _check(self) -> None:

@@ -103,8 +103,9 @@ def internal_topics(application_id: str, partitions: int) -> list[TopicSpec]:
 
 async def ensure_topics(
     admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec], *, create: bool, replication: int
-) -> None:
-    """Create what is missing, check the rest. Raises LogMismatchError with every topic that cannot serve, LogError."""
+) -> dict[str, FoundTopic]:
+    """Create what is missing, check the rest; -> what is there. Raises LogMismatchError with every topic that cannot
+    serve, LogError."""
     found = await describe(admin, [spec.name for spec in specs])
     missing = [spec for spec in specs if spec.name not in found]
     wanted = [spec for spec in missing if create or spec.use.owned]
@@ -118,6 +119,7 @@ async def ensure_topics(
     problems = [problem for spec in specs for problem in _problems(spec, found[spec.name])]
     if problems:
         raise LogMismatchError("topics cannot serve as they are:\n" + "\n".join(f"  {each}" for each in problems))
+    return found
 
 
 def _problems(spec: TopicSpec, found: FoundTopic) -> Iterable[str]:
