@@ -146,6 +146,21 @@ def deadline_of(key: bytes) -> tuple[int, str]:
     return _U64.unpack(key[3:11])[0], text_id(key[11:27])
 
 
+def execution_of(key: bytes) -> str:
+    """The execution whose row it is, for the kinds of rows whose own part begins with one."""
+    return text_id(key[3:19])
+
+
+def tells_of_execution(key: bytes) -> bool:
+    """Whether the row is what can be seen of an execution: itself, its live session, or the output of a scalar one."""
+    kind = key[2:3]
+    return kind in (b"e", b"s") or (kind == b"o" and key[19:] == _item(None))
+
+
+def is_execution(key: bytes) -> bool:
+    return key[2:3] == b"e"
+
+
 def _item(item_index: int | None) -> bytes:
     return _U32.pack(_SCALAR if item_index is None else item_index)
 

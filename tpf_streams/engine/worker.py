@@ -73,6 +73,9 @@ class Worker:
             await task.open()
         except BaseException:
             await task.close()
+            if partition not in self.partitions:
+                # Revoked meanwhile: an opening that nobody ends would hold every grant of this process for good.
+                self.environment.budgets.end_opening(partition)
             raise
         self.tasks[partition] = task
         return task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -43,10 +43,12 @@ class Intake:
         self._application = application
         self._views = views
         self._tally = tally
+        self._owing_before: set[str] = set()
         self._unfinished: dict[tuple[str, ...], ExecutionRecord] = {}
 
     def take_up(self) -> None:
         """Follow every execution that an earlier run left unfinished, whether its input is named again or not."""
+        self._owing_before = self._views.owing()
         for execution in self._views.executions():
             if not execution.status.terminal:
                 self._follow(execution.execution_id)
@@ -55,6 +57,10 @@ class Intake:
                 self.settled_before += 0 if session is None else session.settled
                 if execution.source is not None:
                     self._unfinished[_place(SourceObject(**execution.source))] = execution
+
+    def concerns(self, execution_ids: Iterable[str]) -> bool:
+        """Whether one is an execution of this run, or one that earlier runs left with something to close."""
+        return any(each in self.execution_ids or each in self._owing_before for each in execution_ids)
 
     async def submit_all(self, found: Iterator[Submission], pool: Executor) -> None:
         """Submit every input; listing and hashing happen in `pool`, so the pipeline works on the first meanwhile."""

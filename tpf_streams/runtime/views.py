@@ -14,7 +14,7 @@ from typing import Any
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
-from tpf_streams.core.rows import Keys, deadline_of, decode
+from tpf_streams.core.rows import Keys, deadline_of, decode, execution_of
 from tpf_streams.core.step import PipelineDefinition
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.ports import ReadableStore
@@ -167,6 +167,10 @@ class LogViews:
 
     def owed_count(self) -> int:
         return sum(1 for store, keys in self._parts() for _ in store.scan(*keys.all_owed()))
+
+    def owing(self) -> set[str]:
+        """Executions that owe something still: an effect, or the end of what they have open."""
+        return {execution_of(key) for store, keys in self._parts() for key, _ in store.scan(*keys.all_owed())}
 
     # Everything
 

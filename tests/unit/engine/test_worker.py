@@ -93,6 +93,25 @@ async def test_an_opening_that_fails_keeps_the_slots_back_too():
     await found.close()
 
 
+async def test_a_partition_that_is_revoked_while_it_is_opened_holds_no_slot_back():
+    """A worker that was joined by another while it opened its tasks granted nothing any more (seen)."""
+    shell = shell_of()
+    found = Worker(shell.env)
+    await found.open()
+    await found._drop(0)
+
+    async def revoked(partition):
+        await found.revoked([partition])
+        raise TaskLostError("revoked while it was opened")
+
+    shell.log.open_task = revoked  # type: ignore[method-assign]
+    with pytest.raises(TaskLostError):
+        await found.open_task(0)
+    told: list[int] = []
+    shell.env.budgets.request(0, "another", lambda: told.append(1))
+    assert told == [1]
+
+
 async def test_an_opening_that_fails_half_way_counts_no_slot_twice(monkeypatch):
     """What was brought in before the failure is given up with the task, or each try would take slots for ever."""
     shell = shell_of(max_concurrency=4)

@@ -128,6 +128,12 @@ class TaskStores:
         found = self._stores[partition] = self._opened(partition)
         return found
 
+    def scratch(self, name: str) -> StateStore:
+        """An empty store beside the copies, for rows that are no partition's copy."""
+        path = self.directory / name
+        shutil.rmtree(path, ignore_errors=True)
+        return self._open_store(path)
+
     def get(self, partition: int) -> TaskStore | None:
         return self._stores.get(partition)
 
