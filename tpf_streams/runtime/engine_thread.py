@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from tpf_streams.engine.clock import first_of
 from tpf_streams.errors import TpfError
-from tpf_streams.ports import Log
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.batch import Companion
 from tpf_streams.runtime.loops import new_event_loop, spare_the_collector
+from tpf_streams.runtime.open_log import ViewableLog
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class EngineStoppedError(TpfError):
 class Engine:
     """What runs in the thread. `beside`: what works beside the application once it is open, and never raises."""
 
-    log: Log
+    log: ViewableLog
     application: Application
     beside: Sequence[Companion] = ()
 
