@@ -1,4 +1,4 @@
-"""Pipelines that must wait for the outside world. `App` is a Faust app, loaded at first use: nothing else needs Faust."""
+"""Pipelines that must wait for the outside world. `App` is a Faust app, loaded at first use: no other part is one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Payments from CSV files: each row waits for a payment provider, and each file comes back as a file of outcomes.
 
-`faust -A topologies.csv_payments worker` finds `app` here. It is made when it is asked for: the steps need no Faust, and
-the app needs the steps.
+`faust -A topologies.csv_payments worker` finds `app` here. It is made when it is asked for: the steps need no Faust,
+and the app needs the steps.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import Json
 from tpf_streams.core.unit import AwaitUnitRecord
 from tpf_streams.dsl.assembly import Outline
+from tpf_streams.dsl.written import PipelineDocument
 from tpf_streams.runtime.kafka import kafka_settings
 from tpf_streams.runtime.views import LogViews
 from tpf_streams.worker.service import EnginePlan, EngineService
@@ -33,9 +34,9 @@ class App(faust.App):
     """A Faust app whose worker runs a pipeline.
 
     `pipeline`: the path of a pipeline.yaml, or nothing for one whose steps are declared here; a mapping then says what
-    would stand beside the steps (`sources`, `publish`, `settings`, ...). `settings`: ours by their property names, above
-    every other place; `config`: a file of them. Everything else is Faust's: `broker`, `broker_credentials`, `datadir`,
-    `topic_partitions` and `id` hold for the engine too.
+    would stand beside the steps (`sources`, `publish`, `settings`, ...). `settings`: ours by their property names,
+    above every other place; `config`: a file of them. Everything else is Faust's: `id`, `broker`, `datadir`,
+    `broker_credentials` and `topic_partitions` hold for the engine too.
     """
 
     BootStrategy = EngineBootStrategy
@@ -82,6 +83,16 @@ class App(faust.App):
     def outputs(self) -> TopicT:
         """The output topic. In a pipeline without YAML, ask behind the settings that may name it."""
         return self._topic_of(self._outline().output_topic)
+
+    @property
+    def document(self) -> Path | PipelineDocument:
+        """What `load_pipeline` and a TopologyTestDriver take, together with `functions`."""
+        return self._pipeline.written
+
+    @property
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """The functions bound or declared here, by step name."""
+        return self._pipeline.functions
 
     # The engine
 

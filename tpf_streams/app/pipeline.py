@@ -29,20 +29,20 @@ class AppPipeline:
         self._name = name
         self._file = Path(pipeline) if isinstance(pipeline, str | Path) else None
         self._declared = DeclaredSteps(pipeline if isinstance(pipeline, Mapping) else {})
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self.functions: dict[str, Callable[..., Any]] = {}
         self._settings = dict(settings)
         self._config = config
         self._asked: set[str] = set()
 
     @property
     def path(self) -> Path:
-        return self._written.path if isinstance(self._written, PipelineDocument) else self._written
+        return self.written.path if isinstance(self.written, PipelineDocument) else self.written
 
     def add_step(self, name: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> None:
         """Raises ValueError for a step that has a function already, and for keys that the file says."""
-        if name in self._functions:
-            raise ValueError(f"step {name!r} has a function already: {self._functions[name].__qualname__}")
-        self._functions[name] = function
+        if name in self.functions:
+            raise ValueError(f"step {name!r} has a function already: {self.functions[name].__qualname__}")
+        self.functions[name] = function
         if self._file is None:
             self._declared.service(name, function, keys)
         elif keys:
@@ -59,11 +59,11 @@ class AppPipeline:
     def outline(self, application_id: str) -> Outline:
         """The names. Raises DefinitionError for a file that cannot be read."""
         overrides = {**self._settings, "pipeline.application-id": application_id}
-        return read_outline(self._written, settings_overrides=overrides, config=self._config)
+        return read_outline(self.written, settings_overrides=overrides, config=self._config)
 
     def given(self) -> Settings:
         """What is written outside of Faust's settings."""
-        return read_outline(self._written, settings_overrides=self._settings, config=self._config).settings
+        return read_outline(self.written, settings_overrides=self._settings, config=self._config).settings
 
     def topic(self, outline: Outline, step: str, way: str) -> str:
         """The name of an await step's topic, by `request` or `response`. Raises DefinitionError."""
@@ -78,10 +78,10 @@ class AppPipeline:
     def load(self, overrides: Mapping[str, str]) -> LoadedPipeline:
         """Everything, checked. Raises DefinitionError."""
         loaded = load_pipeline(
-            self._written,
+            self.written,
             settings_overrides={**self._settings, **overrides},
             config=self._config,
-            functions=self._functions,
+            functions=self.functions,
         )
         check_runnable(loaded.definition, str(self.path))
         outline = self.outline(loaded.definition.application_id)
@@ -91,7 +91,7 @@ class AppPipeline:
         return loaded
 
     @property
-    def _written(self) -> Path | PipelineDocument:
+    def written(self) -> Path | PipelineDocument:
         return self._file or self._declared.document(self._name)
 
     def _unknown(self, step: str, outline: Outline) -> Problem:

@@ -12,7 +12,7 @@ from typing import Any
 from tpf_streams.core.step import ItemReject
 from tpf_streams.dsl.bindings import inspect_callable, is_many, item_of
 from tpf_streams.dsl.shapes import is_record_class, record_classes
-from tpf_streams.dsl.written import Placed, PipelineDocument, from_python
+from tpf_streams.dsl.written import PipelineDocument, Placed, from_python
 from tpf_streams.ports import StepKind
 
 VERSION = 3
@@ -69,7 +69,7 @@ class DeclaredSteps:
             return given
         classes = [cls for cls in record_classes(item_of(given)) if cls is not ItemReject]
         if not classes:
-            raise ValueError(f"step {name!r}: annotate its {side} with a pydantic model or a dataclass, or give {side}=")
+            raise ValueError(f"step {name!r}: annotate its {side} with a pydantic model or dataclass, or give {side}=")
         return "|".join(self._named(cls) for cls in classes)
 
     def _named(self, cls: type) -> str:

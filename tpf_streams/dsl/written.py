@@ -68,4 +68,6 @@ def _text(value: Any) -> str:
         return _text(value.value)
     if isinstance(value, str | int | Path):
         return str(value)
-    raise TypeError(f"a pipeline is written in texts, whole numbers, truth values, dicts and lists: no {type(value).__name__}")
+    raise TypeError(
+        f"a {type(value).__name__}: a pipeline is written in texts, whole numbers, truth values, dicts and lists"
+    )

@@ -35,9 +35,7 @@ async def open_kafka_log(loaded: LoadedPipeline, data_dir: Path, kafka: KafkaSet
     )
 
 
-def kafka_settings(
-    settings: Settings, application_id: str, security: Mapping[str, Any] | None = None
-) -> KafkaSettings:
+def kafka_settings(settings: Settings, application_id: str, security: Mapping[str, Any] | None = None) -> KafkaSettings:
     """`security`: the client's arguments, where the settings do not say them. Raises DefinitionError for certificates
     that cannot be read."""
     return KafkaSettings(

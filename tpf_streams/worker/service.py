@@ -107,9 +107,7 @@ class EngineService(Service):
         loaded = plan.loaded
         log = await open_kafka_log(loaded, plan.data_dir, plan.kafka)
         try:
-            application = build(
-                loaded, log, SystemClock(), executor=self._pool, tally=self._feed, step_loop=step_loop
-            )
+            application = build(loaded, log, SystemClock(), executor=self._pool, tally=self._feed, step_loop=step_loop)
             source = loaded.source
             if source is None or not source.poll_enabled:
                 return Engine(log, application)
