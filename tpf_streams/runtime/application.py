@@ -44,6 +44,7 @@ class Application:
         deadline_grace_ms: int = 300_000,
         segments_max: int = 64,
         read_time: bool = False,
+        step_loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.definition = definition
         self.log = log
@@ -56,7 +57,7 @@ class Application:
             log,
             clock,
             self._transports(definition),
-            SegmentRunner(definition, bindings, clock, policy or RetryPolicy(), executor),
+            SegmentRunner(definition, bindings, clock, policy or RetryPolicy(), executor, step_loop),
             Budgets(definition),
             publisher=publisher,
             observer=self.tally,
