@@ -78,7 +78,7 @@ def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | 
 
 def row_of(draft: Draft, interaction_id: str | None) -> InteractionRecord | None:
     raw = None if interaction_id is None else id_bytes(interaction_id)
-    return None if raw is None else draft.interaction(text_id(raw))
+    return None if raw is None else draft.get(draft.keys.interaction_of(raw), InteractionRecord)
 
 
 def interaction_of(draft: Draft, correlation_id: str) -> str | None:

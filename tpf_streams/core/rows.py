@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import fields
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import orjson
@@ -25,6 +23,7 @@ from tpf_streams.core.execution import (
     RejectRecord,
     Summary,
 )
+from tpf_streams.core.frozen import values_of
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
 from tpf_streams.errors import LogCorruptError
@@ -84,6 +83,10 @@ class Keys:
 
     def interaction(self, interaction_id: str) -> bytes:
         return self._interaction + raw_id(interaction_id)
+
+    def interaction_of(self, raw: bytes) -> bytes:
+        """The key of an interaction whose id came from outside, as `id_bytes` gives it."""
+        return self._interaction + raw
 
     def correlation(self, correlation_id: str) -> bytes:
         """-> 16 bytes: the interaction's id."""
@@ -210,7 +213,7 @@ _DECODE: dict[type, Callable[[list[Any]], Any]] = {
     RejectRecord: lambda values: RejectRecord(*values),
     EarlyRecord: lambda values: EarlyRecord(*values),
 }
-_FIELDS = {cls: attrgetter(*(f.name for f in fields(cls))) for cls in _DECODE}
+_VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {cls: values_of(cls) for cls in _DECODE}
 
 
 def encode(record: object) -> bytes:
@@ -219,7 +222,7 @@ def encode(record: object) -> bytes:
         return _HEADER + record
     if isinstance(record, dict):
         return _HEADER + orjson.dumps(record)
-    return _HEADER + orjson.dumps(_FIELDS[type(record)](record))
+    return _HEADER + orjson.dumps(_VALUES[type(record)](record))
 
 
 def decode(cls: type[R], value: bytes) -> R:

@@ -15,7 +15,7 @@ from tpf_streams.core import rows
 from tpf_streams.core.effects import Effect, Fact
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.frozen import frozen
-from tpf_streams.core.identity import IdFactory, UnitIds, id_bytes
+from tpf_streams.core.identity import IdFactory, UnitIds
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
 from tpf_streams.core.rows import EARLY_KIND, KIND_AT, Keys
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
@@ -118,11 +118,6 @@ class State:
         """Write the partition's time with the open turn."""
         self._dirty[self.keys.now] = self.now_ms.to_bytes(8, "big")
 
-    @staticmethod
-    def ours(text: str | None) -> bool:
-        """Whether an id has the form of ours; only such an id can name a row."""
-        return text is not None and id_bytes(text) is not None
-
     def prefetch(self, cls: type[R], keys: Sequence[bytes]) -> None:
         """Read many rows at once into the cache."""
         missing = [key for key in keys if key not in self._cache and key not in self._dirty]
@@ -220,6 +215,8 @@ def _needed_again(record: object) -> bool:
 
 class Draft:
     """The changes, effects and facts of one decision in the making."""
+
+    __slots__ = ("_changes", "_effects", "_facts", "definition", "keys", "now_ms", "outcome", "state")
 
     def __init__(self, state: State) -> None:
         self.state = state

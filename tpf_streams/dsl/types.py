@@ -121,7 +121,7 @@ class TypeRegistry:
 
     def type_of(self, value: object) -> str | None:
         """The record type that the class of `value`, or its nearest bound base, stands for."""
-        use = self._use(type(value))
+        use = self._uses.get(type(value)) or self._use(type(value))
         return use.type_name if use else None
 
     def _use(self, cls: type) -> TypeUse | None:
