@@ -60,7 +60,8 @@ class Worker:
         await self.environment.log.join(self)
         for partition in list(self.partitions):
             try:
-                await self.open_task(partition)
+                if partition in self.partitions:
+                    await self.open_task(partition)
             except TaskLostError:
                 # Revoked again meanwhile, or fenced: whoever drives the partition opens it anew.
                 log.warning("partition %d was lost while it was opened", partition, exc_info=True)
@@ -71,6 +72,9 @@ class Worker:
             await task.open()
         except BaseException:
             await task.close()
+            if partition not in self.partitions:
+                # Revoked meanwhile. Nobody would open it here again, and all slots of the process would wait for that.
+                self.environment.budgets.end_opening(partition)
             raise
         self.tasks[partition] = task
         return task

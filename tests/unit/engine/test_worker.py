@@ -93,6 +93,23 @@ async def test_an_opening_that_fails_keeps_the_slots_back_too():
     await found.close()
 
 
+async def test_a_partition_that_is_revoked_while_it_is_opened_holds_no_slots_back():
+    """Seen with two workers that began together: the first one waited for four partitions that the second had."""
+    shell = shell_of()
+    found = Worker(shell.env)
+
+    async def revoked(partition):
+        await found.revoked([partition])
+        raise TaskLostError("not this worker's")
+
+    shell.log.open_task = revoked  # type: ignore[method-assign]
+    await found.open()
+    assert found.partitions == []
+    told: list[int] = []
+    shell.env.budgets.request(0, "another", lambda: told.append(1))
+    assert told == [1]
+
+
 async def test_an_opening_that_fails_half_way_counts_no_slot_twice(monkeypatch):
     """What was brought in before the failure is given up with the task, or each try would take slots for ever."""
     shell = shell_of(max_concurrency=4)
