@@ -1,4 +1,6 @@
-"""An await step in Faust's own agents: what it takes, and why the engine exists. `-A topologies.plain_faust_await`.
+"""An await step in Faust's own agents: what it takes, and why the engine exists.
+
+    faust -A topologies.plain_faust_await worker
 
 An item is remembered in a changelog table and asked about on one topic; the answer comes back on another and goes on
 with what was remembered. That is all of it, and for much work it is enough.

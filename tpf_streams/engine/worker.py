@@ -71,10 +71,12 @@ class Worker:
         task = Task(partition, self.environment, batch_max=batch_max)
         try:
             await task.open()
+            if partition not in self.partitions:
+                raise TaskLostError(f"partition {partition} was revoked while it was opened")
         except BaseException:
             await task.close()
             if partition not in self.partitions:
-                # Revoked meanwhile: an opening that nobody ends would hold every grant of this process for good.
+                # An opening that nobody ends would hold every grant of this process for good.
                 self.environment.budgets.end_opening(partition)
             raise
         self.tasks[partition] = task
