@@ -130,8 +130,8 @@ def campaign(fleet: Fleet, sources: list[Path], kills: int, pause_s: tuple[float
         for path in left[:share]:
             _hand_in(path, fleet.payments.inputs)
         del left[:share]
-        last = fleet.kills + len(fleet.workers) > kills
-        while len(fleet.workers) < (1 if last else chance.choice((2, MOST))):
+        # As many as the kills to come leave at least one of, and one at the end.
+        while len(fleet.workers) < min(chance.choice((2, MOST)), kills - fleet.kills + 1):
             fleet.add()
         time.sleep(chance.uniform(*pause_s))
         fleet.end_one()

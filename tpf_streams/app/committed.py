@@ -11,6 +11,8 @@ from typing import Any
 from faust.exceptions import ImproperlyConfigured
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 
+from tpf_streams.logs.kafka import leave
+
 SCHEMES = ("kafka", "aiokafka")
 
 
@@ -20,6 +22,14 @@ class CommittedConsumerThread(AIOKafkaConsumerThread):
         # Read when it starts. There is no argument that Faust would pass on.
         consumer._isolation_level = "read_committed"
         return consumer
+
+    async def on_thread_stop(self) -> None:
+        """Without waiting for a rebalance under way: behind the death of another worker it lasts as long as its session
+        (a minute here), and a worker that is told to stop would be killed instead."""
+        consumer, self._consumer = self._consumer, None
+        await super().on_thread_stop()
+        if consumer is not None:
+            await leave(consumer)
 
 
 class CommittedConsumer(Consumer):

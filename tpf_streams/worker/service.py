@@ -52,6 +52,7 @@ class EngineService(Service):
         self._feed = FactsFeed()
         self._pool = StepPool()
         self._thread: EngineThread | None = None
+        self._stopping = False
 
     @property
     def engine(self) -> Engine | None:
@@ -93,6 +94,7 @@ class EngineService(Service):
 
     def ask_to_stop(self) -> None:
         """Begin to stop, while others of the app still do."""
+        self._stopping = True
         if self._thread is not None:
             self._thread.ask_to_stop()
 
@@ -122,13 +124,15 @@ class EngineService(Service):
         """Not raising when the worker is told to stop meanwhile: that is no failure of the start."""
         await ended(state)
         failure = state.exception()
-        if failure is not None and not (isinstance(failure, EngineStoppedError) and self.should_stop):
+        if failure is not None and not (
+            isinstance(failure, EngineStoppedError) and (self._stopping or self.should_stop)
+        ):
             raise failure
 
     async def _watch(self, thread: EngineThread) -> None:
         """An engine that ends by itself takes the worker with it: whoever started it starts it anew."""
         await ended(thread.ended)
-        if not self.should_stop:
+        if not (self._stopping or self.should_stop):
             await self.crash(thread.ended.exception() or EngineStoppedError("the engine ended by itself"))
 
     async def _keep_feeding(self) -> None:
