@@ -72,6 +72,7 @@ class Fleet:
     def add(self) -> FaustWorker:
         # Places are used again, so that a worker may find what an earlier one has left there.
         place = min(set(range(MOST + 2)) - self.workers.keys())
+        (self._folder(place) / "console.log").unlink(missing_ok=True)
         found = self.workers[place] = FaustWorker(APP, self.broker, self._folder(place), self.payments.folder)
         self._tell(f"worker {place} starts")
         return found
@@ -81,6 +82,8 @@ class Fleet:
         place = self._chance.choice(sorted(self.workers))
         worker, how = self.workers.pop(place), "stopped" if self.kills % 2 else "killed"
         if self.kills % 2:
+            # A program that is still imported has no handler yet, and dies of the signal as any would.
+            wait_until(lambda: "[^Worker]: Starting" in worker.console(), 30)
             self.longest_stop_s = max(self.longest_stop_s, worker.stop())
         else:
             worker.process.kill()
