@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.faust_worker import FaustWorker, Payments, committed
-
 from tests.benchmarks.payments import write_payments
+from tests.e2e.faust_worker import FaustWorker, Payments, committed
 from tests.e2e.program import ROOT, assert_same_payments, environment, wait_until
 
 APP = "topologies.csv_payments"
