@@ -170,11 +170,11 @@ async def test_killed_workers_lose_nothing_and_do_nothing_twice(bootstrap_server
 
 
 async def test_a_frozen_worker_is_fenced_and_becomes_a_good_member_again(bootstrap_servers, tmp_path):
-    """Frozen past its session and past its transaction, replaced on the same host, and woken up in mid-turn."""
+    """Frozen past its session and past its transaction, replaced on the same host, woken up with a turn in its hand."""
 
     async def story(pair: list[ToyWorker]) -> None:
         frozen, other = pair
-        frozen.signal(signal.SIGSTOP)
+        frozen.signal(signal.SIGUSR1)
         try:
             await other.shares(PARTITIONS)
             await asyncio.sleep(TRANSACTION_MS / 1000)  # a time-out is what is to pass; the session's has, or is near

@@ -2,13 +2,16 @@
 
     python -m tests.integration.toy_worker BOOTSTRAP APPLICATION_ID DATA_DIR
 
-It prints "has 0,1" whenever its partitions change, and goes on until its input is closed.
+It prints "has 0,1" whenever its partitions change, and goes on until its input is closed. At SIGUSR1 it stops itself
+(SIGSTOP) with records in its hand, right before their commit: woken up, it commits before it can know that it was away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -31,8 +34,12 @@ class Worker:
     def __init__(self, outputs: str) -> None:
         self.log: asyncio.Future[KafkaLog] = asyncio.get_running_loop().create_future()
         self._outputs = outputs
+        self._freeze = False
         self._ended: dict[int, asyncio.Event] = {}
         self._loops: dict[int, asyncio.Task[None]] = {}
+
+    def freeze(self) -> None:
+        self._freeze = True
 
     def assigned(self, partitions: Collection[int]) -> None:
         for partition in partitions:
@@ -77,6 +84,9 @@ class Worker:
             Record(self._outputs, b"%d" % (seen + n), record.value, (), task.partition)
             for n, record in enumerate(found)
         ]
+        if self._freeze:
+            self._freeze = False
+            os.kill(os.getpid(), signal.SIGSTOP)
         last = found[-1]
         position = {TopicPartition(last.topic, last.partition): last.offset + 1}
         return Turn(records, {COUNTER: b"%d" % (seen + len(found))}, position)
@@ -89,6 +99,7 @@ def outputs_of(application_id: str) -> TopicSpec:
 async def main(bootstrap: str, application_id: str, data_dir: str) -> None:
     topic = outputs_of(application_id)
     worker = Worker(topic.name)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, worker.freeze)
     async with opened(
         bootstrap,
         application_id,
