@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogError, TaskLostError
@@ -47,16 +48,23 @@ class TaskProducer:
         await self._producer.start()
 
     async def transaction(
-        self, changelog: TopicPartition, entries: list[Entry], records: Sequence[Record] = ()
+        self,
+        changelog: TopicPartition,
+        entries: list[Entry],
+        records: Sequence[Record] = (),
+        settled: Collection[TopicPartition] = (),
     ) -> Sent | None:
         """One transaction; -> where the last changelog batch lies, None without one. Raises CLIENT_FAILURES.
 
         Every batch is awaited before the commit, which would succeed without a refused one. Begun late: the
-        coordinator's time-out runs from the first partition on.
+        coordinator's time-out runs from the first partition on. `settled`: partitions that get this transaction's
+        marker although it has no record for them.
         """
         producer = self._producer
         groups = await by_partition(producer, records)
         await producer.begin_transaction()
+        for each in settled:
+            producer._txn_manager.maybe_add_partition_to_txn(KafkaPartition(each.topic, each.partition))
         under_way: list[UnderWay] = []
         try:
             await send(producer, (changelog.topic, changelog.partition), entries, self._limits, under_way)
