@@ -8,8 +8,8 @@ import time
 import pytest
 
 from tests.e2e.program import finish, result_of
+from tests.integration.applications import Payments
 from tests.integration.clients import eventually, fresh, send_values, transactional
-from tests.integration.payments import Payments
 from tpf_streams.core.envelope import dispatch_envelope, parse_completion
 from tpf_streams.dsl.load import load_pipeline
 from tpf_streams.logs.kafka.topics import describe

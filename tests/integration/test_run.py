@@ -19,7 +19,7 @@ from tests.e2e.program import (
     tpf,
     wait_until,
 )
-from tests.integration.payments import Payments
+from tests.integration.applications import Payments
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 

@@ -40,7 +40,7 @@ def answer_to(question: Question) -> Answer:
     unseen = answer.get("unseenPartitions")
     if unseen:
         numbers = ", ".join(map(str, unseen))
-        say(f"partitions {numbers} are with other workers: of those only executions are seen here, nothing that waits")
+        say(f"partitions {numbers} are not open here: what waits there another worker knows, or this one soon")
     return answer
 
 
