@@ -84,12 +84,12 @@ class EngineService(Service):
         await self._reached(self._thread.opened)
         self.add_future(self._watch(self._thread))
         self.add_future(self._keep_feeding())
+        self.add_future(self._tell_ready())
 
     async def wait_until_ready(self) -> None:
         """Every assigned partition restored and open, or the service stopped. Raises what ended the engine."""
         if self._thread is not None:
             await self._reached(self._thread.ready)
-            self.log.info("The engine is ready: %d partitions here", self._partitions())
 
     def ask_to_stop(self) -> None:
         """Begin to stop, while others of the app still do."""
@@ -124,6 +124,11 @@ class EngineService(Service):
         failure = state.exception()
         if failure is not None and not (isinstance(failure, EngineStoppedError) and self.should_stop):
             raise failure
+
+    async def _tell_ready(self) -> None:
+        """At once, and not when the rest of the app is: Faust's own group may wait a minute for a member that died."""
+        await self.wait_until_ready()
+        self.log.info("The engine is ready: %d partitions here", self._partitions())
 
     async def _watch(self, thread: EngineThread) -> None:
         """An engine that ends by itself takes the worker with it: whoever started it starts it anew."""
