@@ -96,6 +96,10 @@ class FaustWorker:
     def until_ready(self) -> None:
         self.until(lambda: "[^Worker]: Ready" in self.console(), READY_S)
 
+    def until_engine_ready(self) -> None:
+        """Faust's own group may last longer: it waits a minute for a member that was killed."""
+        self.until(lambda: "The engine is ready" in self.console(), READY_S)
+
     def until(self, reached: Any, timeout: float = 40) -> None:
         def looked() -> bool:
             assert self.process.poll() is None, self.console()[-6000:]

@@ -16,6 +16,8 @@ from faust.types import StreamT
 from faust.web import Request, Response, View
 
 from tpf_streams import App
+from tpf_streams.errors import LogFailedError
+from tpf_streams.runtime.application import Application
 
 ID = os.environ["PROBE_ID"]
 
@@ -24,6 +26,7 @@ app = App(ID, settings={"kafka.session-timeout": "PT6S"})
 threads: dict[str, str] = {}
 seen: list[dict[str, Any]] = []
 ticks: list[float] = []
+SLEEPER = "sleeper"
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ ask = app.await_step(
 @app.step("Done")
 def done(item: Item) -> Item:
     threads["sync step"] = threading.current_thread().name
+    if item.item_id == SLEEPER:
+        time.sleep(60)
     return item
 
 
@@ -74,6 +79,20 @@ async def submit(view: View, request: Request, count: str) -> Response:
     keys = [f"i-{number}" for number in range(int(count))]
     ids = [await app.submit({"item_id": key}, key=key) for key in keys]
     return view.json({"ids": ids})
+
+
+@app.page("/sleeper/")
+async def submit_sleeper(view: View, request: Request) -> Response:
+    return view.json({"id": await app.submit({"item_id": SLEEPER}, key=SLEEPER)})
+
+
+@app.page("/break/")
+async def break_engine(view: View, request: Request) -> Response:
+    async def fail(application: Application) -> None:
+        application.worker._fail(LogFailedError("the disk is full"))
+
+    await app.engine_service.call(fail)
+    return view.json({})
 
 
 @app.page("/block/{seconds}/")

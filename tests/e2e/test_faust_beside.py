@@ -44,7 +44,7 @@ async def test_steps_views_timers_and_the_monitor(running, name, bootstrap_serve
     assert running.get("/look/")["ready"]
     ids = running.get("/items/5/")["ids"]
     assert running.get("/items/5/")["ids"] == ids, "the same keys are the same executions"
-    running.until(lambda: running.get("/look/")["interactions"] == ["WAITING"] * 5)
+    running.until(lambda: running.get("/look/")["interactions"] == ["DISPATCHED"] * 5)
     with answering(name, bootstrap_servers):
         running.until(lambda: len(running.get("/look/")["seen"]) == 5)
     running.until(lambda: running.get("/look/")["counts"].get("tpf.await.completion.admitted.total") == 5)
@@ -60,7 +60,7 @@ async def test_steps_views_timers_and_the_monitor(running, name, bootstrap_serve
 @pytest.mark.parametrize("how", ["block", "wait"])
 async def test_a_page_that_sleeps_does_not_disturb_the_engine(running, name, bootstrap_servers, how):
     running.get("/items/20/")
-    running.until(lambda: running.get("/look/")["interactions"] == ["WAITING"] * 20)
+    running.until(lambda: running.get("/look/")["interactions"] == ["DISPATCHED"] * 20)
     began = time.monotonic()
     page = threading.Thread(target=running.get, args=(f"/{how}/{SLEEP_S}/",))
     page.start()
@@ -74,7 +74,7 @@ async def test_a_page_that_sleeps_does_not_disturb_the_engine(running, name, boo
 
 async def test_an_agent_that_blocks_does_not_disturb_the_engine(running, name, bootstrap_servers):
     running.get("/items/20/")
-    running.until(lambda: running.get("/look/")["interactions"] == ["WAITING"] * 20)
+    running.until(lambda: running.get("/look/")["interactions"] == ["DISPATCHED"] * 20)
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers)
     await producer.start()
     began = time.monotonic()

@@ -71,10 +71,9 @@ async def test_a_worker_goes_on_where_another_was_killed(payments, bootstrap_ser
         killed.process.kill()
     began = time.monotonic()
     with worker(payments, bootstrap_servers, 1) as successor:
-        successor.until_ready()
+        successor.until_engine_ready()
         page = successor.get("/payments/")
         assert (page["waiting"], len(page["executions"])) == (12, 1), f"ready after {time.monotonic() - began:.0f} s"
         with provider(bootstrap_servers, payments.topics, answer):
             records = await committed(bootstrap_servers, f"{payments.name}-outputs", 12)
         assert len(records) == 12
-        successor.stop()

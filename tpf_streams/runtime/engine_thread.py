@@ -25,8 +25,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-STOP_S = 9.0
-"""A stop gives up on the engine after this: what is under way then is settled by whoever opens the partition next."""
+STOP_S = 8.0
+"""A stop gives up on the engine after this, since a worker has ten seconds for all it does: what is under way then is
+settled by whoever opens the partition next."""
 READY_POLL_S = 0.02
 
 

@@ -52,7 +52,7 @@ class EngineService(Service):
         self._feed = FactsFeed()
         self._pool = StepPool()
         self._thread: EngineThread | None = None
-        self._stopping = False
+        self._ending = False
 
     @property
     def engine(self) -> Engine | None:
@@ -85,20 +85,21 @@ class EngineService(Service):
         await self._reached(self._thread.opened)
         self.add_future(self._watch(self._thread))
         self.add_future(self._keep_feeding())
+        self.add_future(self._tell_ready(self._thread))
 
     async def wait_until_ready(self) -> None:
         """Every assigned partition restored and open, or the service stopped. Raises what ended the engine."""
         if self._thread is not None:
             await self._reached(self._thread.ready)
-            self.log.info("The engine is ready: %d partitions here", self._partitions())
 
     def ask_to_stop(self) -> None:
         """Begin to stop, while others of the app still do."""
-        self._stopping = True
+        self._ending = True
         if self._thread is not None:
             self._thread.ask_to_stop()
 
     async def on_stop(self) -> None:
+        self._ending = True
         if self._thread is not None:
             await self._thread.stop()
         self._pool.shutdown()
@@ -124,15 +125,19 @@ class EngineService(Service):
         """Not raising when the worker is told to stop meanwhile: that is no failure of the start."""
         await ended(state)
         failure = state.exception()
-        if failure is not None and not (
-            isinstance(failure, EngineStoppedError) and (self._stopping or self.should_stop)
-        ):
+        if failure is not None and not (self._ending and isinstance(failure, EngineStoppedError)):
             raise failure
+
+    async def _tell_ready(self, thread: EngineThread) -> None:
+        """At once, and not when the rest of the app is: Faust's own group may wait a minute for a member that died."""
+        await ended(thread.ready)
+        if thread.ready.exception() is None:
+            self.log.info("The engine is ready: %d partitions here", self._partitions())
 
     async def _watch(self, thread: EngineThread) -> None:
         """An engine that ends by itself takes the worker with it: whoever started it starts it anew."""
         await ended(thread.ended)
-        if not (self._stopping or self.should_stop):
+        if not self._ending:
             await self.crash(thread.ended.exception() or EngineStoppedError("the engine ended by itself"))
 
     async def _keep_feeding(self) -> None:
