@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,13 +74,16 @@ class FaustWorker:
         words = ["-A", app, "--datadir", str(folder / "data"), "worker", "-l", "info", "-p", str(self.port)]
         with self._console.open("ab") as console:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "faust", *words],
+                self.command(words),
                 cwd=cwd,
                 env=worker_environment(broker, env),
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
             )
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "faust", *words]
 
     def __enter__(self) -> Self:
         return self
