@@ -13,7 +13,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogError, TaskLostError
-from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, send
+from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, read, send
 from tpf_streams.logs.kafka.changelog import entries_of
 from tpf_streams.logs.kafka.membership import InputQueue, Membership
 from tpf_streams.logs.kafka.settings import KafkaSettings
@@ -85,6 +85,9 @@ class TaskProducer:
                 await self._producer.stop()
         except CLIENT_FAILURES:
             log.debug("a task's producer did not stop well", exc_info=True)
+        waiter = self._producer._txn_manager._transaction_waiter
+        if waiter is not None and waiter.done():
+            read(waiter)  # of a transaction that failed before its end was asked for
 
 
 class KafkaTaskLog:
