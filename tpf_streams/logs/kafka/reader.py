@@ -18,6 +18,7 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStat
 
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.ports import InputRecord, Record, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -101,8 +102,7 @@ class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return dict(self._positions)
 
     async def close(self) -> None:
-        with contextlib.suppress(KafkaError, OSError):
-            await self._consumer.stop()
+        await stop(self._consumer)
 
     async def _fetch(self, timeout_s: float) -> None:
         """Everything that the client has: with a limit it would empty one partition before it looks at the next."""
