@@ -11,7 +11,7 @@ from typing import Any
 from faust.exceptions import ImproperlyConfigured
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 
-from tpf_streams.logs.kafka import leave
+from tpf_streams.logs.kafka import stop
 
 SCHEMES = ("kafka", "aiokafka")
 
@@ -29,7 +29,7 @@ class CommittedConsumerThread(AIOKafkaConsumerThread):
         consumer, self._consumer = self._consumer, None
         await super().on_thread_stop()
         if consumer is not None:
-            await leave(consumer)
+            await stop(consumer)
 
 
 class CommittedConsumer(Consumer):

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.producer.message_accumulator import BatchBuilder
 
 from tpf_streams.core.identity import murmur2
 from tpf_streams.errors import LogError
@@ -76,13 +78,27 @@ async def send(
     batch = producer.create_batch()
     for entry in entries:
         if batch.record_count() and batch.size() + _bytes_of(entry) > limit:
-            under_way.append((await producer.send_batch(batch, topic, partition=partition), batch.record_count()))
+            under_way.append(await _hand_over(producer, batch, topic, partition))
             batch = producer.create_batch()
         key, value, headers = entry
         appended = batch.append(key=key, value=value, timestamp=None, headers=list(headers))
         assert appended is not None, "a record was left out of its batch"
     if batch.record_count():
-        under_way.append((await producer.send_batch(batch, topic, partition=partition), batch.record_count()))
+        under_way.append(await _hand_over(producer, batch, topic, partition))
+
+
+async def _hand_over(producer: AIOKafkaProducer, batch: BatchBuilder, topic: str, partition: int) -> UnderWay:
+    sent = await producer.send_batch(batch, topic, partition=partition)
+    for queued in producer._message_accumulator._batches.get(KafkaPartition(topic, partition), ()):
+        queued._drain_waiter.add_done_callback(read)
+    return sent, batch.record_count()
+
+
+def read(future: asyncio.Future[Any]) -> None:
+    """Of futures that the client keeps for itself. A failure sets them all; it is told once, and again by the loop, at
+    some later time and with a traceback, for each that nobody has read."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _bytes_of(entry: Entry) -> int:

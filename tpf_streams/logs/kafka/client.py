@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -12,14 +11,13 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from tpf_streams.errors import LogError, TpfError
+from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.batches import BATCH_BYTES, send_records
 from tpf_streams.logs.kafka.reader import KafkaReader
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.logs.kafka.topics import TopicSpec, ensure_topics
 from tpf_streams.ports import Record, TopicPartition
-
-log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -112,8 +110,5 @@ class KafkaClient:
         readers, self._readers = self._readers, []
         for reader in readers:
             await reader.close()
-        for client in (self.consumer, self._producer):
-            try:
-                await client.stop()
-            except (TpfError, KafkaError, OSError):
-                log.warning("a Kafka client did not stop well", exc_info=True)
+        await stop(self.consumer)
+        await stop(self._producer)

@@ -20,11 +20,11 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStat
 
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.stopping import STOP_S, stop
 from tpf_streams.ports import InputRecord, Record, TopicPartition
 
 log = logging.getLogger(__name__)
 
-LEAVE_S = 2.0
 STORE_EVERY_S = 0.25
 """Positions are stored this often under load, and whenever there is nothing to read: with every batch they took half of
 its time (seen: 11 of 22 ms). A crash in between reads so much again."""
@@ -43,25 +43,6 @@ def input_record(record: ConsumerRecord) -> InputRecord:
         record.value,
         tuple(record.headers),
     )
-
-
-async def leave(consumer: AIOKafkaConsumer) -> None:
-    """Leave the group and close. Never raises, and never lasts as long as a rebalance.
-
-    The client's own stop waits for the answer to a join, which the broker holds back until every member it believes in
-    has joined or timed out (seen: 9.8 s behind the death of another worker): a worker that is told to stop would be
-    killed instead, in the middle of what it does.
-    """
-    try:
-        async with asyncio.timeout(LEAVE_S):
-            await consumer.stop()
-    except TimeoutError:
-        log.info("a group in the middle of a rebalance is left without a word; its session ends by itself")
-        with contextlib.suppress(KafkaError, OSError):
-            await consumer._fetcher.close()
-            await consumer._client.close()
-    except (KafkaError, OSError):
-        log.warning("a consumer did not stop well", exc_info=True)
 
 
 class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -145,9 +126,9 @@ class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def close(self) -> None:
         with contextlib.suppress(LogError, TimeoutError):
-            async with asyncio.timeout(LEAVE_S):
+            async with asyncio.timeout(STOP_S):
                 await self._store()
-        await leave(self._consumer)
+        await stop(self._consumer)
 
     async def _fetch(self, timeout_s: float) -> None:
         """Everything that the client has: with a limit it would empty one partition before it looks at the next."""

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogError, TaskLostError
-from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, send
+from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, read, send
 from tpf_streams.logs.kafka.changelog import entries_of
 from tpf_streams.logs.kafka.membership import InputQueue, Membership
 from tpf_streams.logs.kafka.settings import KafkaSettings
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.logs.kafka.stores import TaskStore
 from tpf_streams.ports import InputRecord, ReadableStore, Record, TopicPartition, Turn
 
-log = logging.getLogger(__name__)
-
 COMMIT_S = 60.0
 """A commit that lasts longer is given up: its outcome is unknown then, as that of any broken commit."""
-STOP_S = 5.0
 
 CLIENT_FAILURES = (KafkaError, LogError, AssertionError, OSError, TimeoutError)
 """What a dead producer may answer with; AssertionError is its word for "fenced" from the second call on."""
@@ -80,11 +76,10 @@ class TaskProducer:
 
     async def stop(self) -> None:
         """No abort: what is open stays open until the successor's opening. Never raises, never lasts."""
-        try:
-            async with asyncio.timeout(STOP_S):
-                await self._producer.stop()
-        except CLIENT_FAILURES:
-            log.debug("a task's producer did not stop well", exc_info=True)
+        await stop(self._producer)
+        waiter = self._producer._txn_manager._transaction_waiter
+        if waiter is not None and waiter.done():
+            read(waiter)  # of a transaction that failed before its end was asked for
 
 
 class KafkaTaskLog:
@@ -166,14 +161,9 @@ class KafkaTaskLog:
     async def _lose(self) -> None:
         self._closed = True
         self._membership.shut(self._queue, "is closed")
-        await _unhurried(self._producer.stop())
+        await self._producer.stop()
 
     def _check(self) -> None:
         if self._closed or self._queue.lost is not None:
             why = self._queue.lost or "is closed"
             raise TaskLostError(f"partition {self.partition}, incarnation {self.incarnation} {why}")
-
-
-async def _unhurried(stopping: Coroutine[Any, Any, None]) -> None:
-    """A cancelled task still gives its connections back."""
-    await asyncio.shield(asyncio.ensure_future(stopping))
