@@ -81,7 +81,7 @@ class App(faust.App):
 
     @property
     def outputs(self) -> TopicT:
-        """The output topic. In a pipeline without YAML, ask behind the settings that may name it."""
+        """The output topic: `publish.topic`, or else `<id>-outputs`."""
         return self._topic_of(self._outline().output_topic)
 
     @property

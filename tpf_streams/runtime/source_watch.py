@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import islice
 
+from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.step import SourceObject
 from tpf_streams.dsl.objects import ObjectSourceConfig
@@ -52,16 +53,22 @@ class SourceWatch:
         self._pool = pool
         self._known: dict[tuple[str, ...], _Submitted] = {}
         self._told: set[str] = set()
+        self._begun = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`. Never raises: a source that cannot be listed today must not end the worker."""
-        self._take_up()
         while not stop.is_set():
             try:
-                await first_of(stop, self.poll())
+                await first_of(stop, self._look())
             except Exception:
                 log.exception("the source was not looked through; it is tried again")
             await first_of(stop, self._application.clock.sleep(self._interval_s))
+
+    async def _look(self) -> None:
+        if not self._begun:
+            await self._take_up()
+            self._begun = True
+        await self.poll()
 
     async def poll(self) -> None:
         """One look: submit what is new. Raises what the listing raises."""
@@ -82,9 +89,9 @@ class SourceWatch:
         while batch := await loop.run_in_executor(self._pool, lambda: list(islice(found, self._batch_size))):
             yield batch
 
-    def _take_up(self) -> None:
+    async def _take_up(self) -> None:
         """What earlier processes submitted and this worker owns, so that a change of its content is noticed."""
-        for execution in self._views.executions():
+        async for execution in self._views.every("executions", ExecutionRecord):
             if execution.source is not None and not execution.status.terminal:
                 place = object_place(SourceObject(**execution.source))
                 self._known[place] = _Submitted(execution.execution_key, execution.execution_id)

@@ -83,12 +83,16 @@ class LogViews:
             for _, value in store.scan(start, end):
                 yield decode(cls, value)
 
+    async def every(self, kind: str, cls: type[R]) -> AsyncIterator[R]:
+        """As `records`, for the owner's own loop: others get their turn in between."""
+        async for value in self._values(kind):
+            yield decode(cls, value)
+
     async def status(self, limit: int) -> Answer:
         """How many executions stand where, and the newest `limit` of them."""
         counts: Counter[str] = Counter()
         newest: list[tuple[int, str, ExecutionRecord]] = []
-        async for value in self._values("executions"):
-            execution = decode(ExecutionRecord, value)
+        async for execution in self.every("executions", ExecutionRecord):
             counts[execution.status.value] += 1
             entry = (execution.created_at_epoch_ms, execution.execution_id, execution)
             if len(newest) < limit:
@@ -196,8 +200,8 @@ class LogViews:
 
     async def interaction_statuses(self) -> dict[str, int]:
         counts: Counter[str] = Counter()
-        async for value in self._values("interactions"):
-            counts[decode(InteractionRecord, value).status.value] += 1
+        async for interaction in self.every("interactions", InteractionRecord):
+            counts[interaction.status.value] += 1
         return dict(sorted(counts.items()))
 
     async def _values(self, kind: str) -> AsyncIterator[bytes]:

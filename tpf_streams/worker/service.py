@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -142,8 +141,7 @@ class EngineService(Service):
 
     async def _keep_feeding(self) -> None:
         while not self.should_stop:
-            with contextlib.suppress(TimeoutError):
-                await self.sleep(FEED_S)
+            await self.sleep(FEED_S)
             self._hand_over()
 
     def _hand_over(self) -> None:

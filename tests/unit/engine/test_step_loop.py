@@ -9,6 +9,9 @@ from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 
+from tests.unit.core.machine import pipeline
+from tests.unit.engine.shell import CONTEXT, runner
+from tpf_streams.engine.source import open_source
 from tpf_streams.engine.step_loop import StepLoop
 
 
@@ -133,3 +136,24 @@ async def test_a_generator_that_is_let_go_in_mid_pull_is_closed_behind_it(elsewh
     await asyncio.gather(pull, return_exceptions=True)
     assert await asyncio.to_thread(gone.wait, 5)
     assert order == ["cancelled", "closed"]
+
+
+async def test_every_kind_of_async_step_runs_over_there(elsewhere):
+    """A generator, and a function behind it."""
+    places: list[str] = []
+
+    async def numbers(count: int) -> AsyncGenerator[int, None]:
+        for number in range(count):
+            places.append(await where())
+            yield number
+
+    async def plus_ten(value: int) -> int:
+        places.append(await where())
+        return value + 10
+
+    found = runner(pipeline("Ssk"), numbers, plus_ten)
+    found.step_loop = StepLoop(elsewhere)
+    source = open_source(found, 0, 3, CONTEXT)
+    assert await source.take(9) == [10, 11, 12]
+    await source.close()
+    assert set(places) == {"elsewhere"}

@@ -10,9 +10,9 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 STOP_S = 2.0
-"""A client without its broker retries what nobody waits for any more, and one in a group waits for the answer to a join,
-which is held back until every member that is believed in has joined or timed out (seen: 9.8 s behind the death of
-another worker). Several are stopped when a worker stops, and one that takes too long over it is killed."""
+"""A client without its broker retries what nobody waits for any more, and one in a group waits for the answer to a
+join, held back until every member that is believed in has joined or timed out (seen: 9.8 s behind the death of another
+worker). Several are stopped when a worker stops, and a worker that takes too long over it is killed."""
 
 
 async def stop(client: Any) -> None:
