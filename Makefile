@@ -58,11 +58,13 @@ test-broker: $(INSTALLED) ## the tests that need a running Apache Kafka
 
 bench: $(INSTALLED) ## figures of this machine: rate, latency, memory, window
 	$(BIN)/python -m tests.benchmarks --all
+	$(BIN)/python -m tests.benchmarks.kafka
 
 simulate: $(INSTALLED) ## the seeded simulation, SEEDS=n of them
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
-soak: $(INSTALLED) ## the simulation without end; it goes on where it stopped
+soak: $(INSTALLED) ## workers on Kafka through 20 kills, then the simulation without end, on from where it stopped
+	$(BIN)/python -m tests.e2e.fleet --kills 20
 	$(BIN)/python -m tests.simulation --soak .cache/soak
 
 clean: ## remove what these targets made

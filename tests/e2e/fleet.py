@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import os
 import random
 import shutil
@@ -14,10 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.benchmarks.payments import write_payments
 from tests.e2e.faust_worker import FaustWorker, Payments, committed
 from tests.e2e.program import ROOT, assert_same_payments, environment, wait_until
+from tests.integration.kafka_broker import KraftBroker
 
 APP = "topologies.csv_payments"
 MOST = 3
@@ -168,3 +172,30 @@ def freeze(worker: FaustWorker) -> None:
 
 def thaw(worker: FaustWorker) -> None:
     worker.process.send_signal(signal.SIGCONT)
+
+
+def main() -> None:
+    """A campaign as long as one likes: `python -m tests.e2e.fleet --kills 20`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--files", type=int, default=40)
+    parser.add_argument("--rows", type=int, default=250, help="of each file")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with KraftBroker() as broker, TemporaryDirectory(prefix="tpf-fleet-") as name:
+        folder = Path(name)
+        fleet = Fleet(Payments(folder / "project"), broker.bootstrap_servers, given.seed)
+        sources = write_files(folder, given.files, given.rows)
+        try:
+            with provider_process(fleet.payments, fleet.broker, "--delay-ms", "5", "--duplicates", "0.02"):
+                campaign(fleet, sources, given.kills)
+                asyncio.run(assert_all_paid_once(fleet, sources, given.rows))
+        finally:
+            fleet.close()
+        print("\n".join(fleet.told))
+        items = given.files * given.rows
+        print(f"{items:,} payments, {fleet.kills} ends of workers: none lost, none doubled, every file exact")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.faust_worker import Payments
 
+from tests.e2e.faust_worker import Payments, committed
 from tests.e2e.fleet import (
     Fleet,
     assert_all_paid_once,
@@ -17,11 +19,14 @@ from tests.e2e.fleet import (
     thaw,
     write_files,
 )
+from tests.e2e.program import DATA, assert_same_payments
 
 pytestmark = pytest.mark.broker
 
 SESSION_S = TRANSACTION_S = 10.0
 """The defaults of kafka.session-timeout and kafka.transaction-timeout."""
+TIMEOUT_S = 20
+"""Of the await step in the outage: longer than 200 dispatches take on a busy machine."""
 
 
 @pytest.fixture
@@ -74,3 +79,47 @@ async def test_a_frozen_worker_is_fenced_and_becomes_a_good_member_again(fleet, 
         fleet.until(lambda: len(list(fleet.payments.outputs.glob("*.out"))) == 12, 90)
         handed = [fleet.payments.inputs / path.name for path in sources]
         await assert_all_paid_once(fleet, handed, 250)
+
+
+@pytest.mark.parametrize(("rows", "approved"), [(1_000, 907), (10_000, 9_170)])
+@pytest.mark.timeout(300)
+async def test_payments_come_out_exactly(fleet, rows, approved, bootstrap_servers):
+    """By a worker and a provider as two processes: in the topic and in the file."""
+    source = DATA / f"payments_{rows // 1000}k.csv"
+    shutil.copy(source, fleet.payments.inputs)
+    worker = fleet.add()
+    worker.until_ready()
+    with provider_process(fleet.payments, bootstrap_servers, "--reject", "0.08", "--duplicates", "0.02"):
+        records = await committed(bootstrap_servers, f"{fleet.payments.name}-outputs", rows, 180)
+    arms = Counter(record["arm"] for record in records)
+    assert arms == {"approved": approved, "unapproved": rows - approved}
+    assert len({record["itemIndex"] for record in records}) == len(records) == rows
+    output = fleet.payments.outputs / f"{source.name}.out"
+    fleet.until(output.exists, 30)
+    assert_same_payments(source, output)
+    assert worker.stop() < 10
+
+
+@pytest.mark.timeout(180)
+async def test_answers_that_came_in_time_are_admitted_after_an_outage(fleet, tmp_path, bootstrap_servers):
+    """The worker is down past every deadline, and the provider has answered before: none is late."""
+    payments = fleet.payments
+    pipeline = payments.inputs.parent / "pipeline.yaml"
+    pipeline.write_text(pipeline.read_text().replace("PT5M", f"PT{TIMEOUT_S}S"))
+    (source,) = write_files(tmp_path, 1, 200)
+    source.rename(payments.inputs / source.name)
+    worker = fleet.add()
+    worker.until_ready()
+    worker.until(lambda: worker.get("/payments/")["waiting"] == 200)
+    down_s = time.monotonic()
+    worker.process.kill()
+    worker.process.wait()
+    fleet.workers.clear()
+    with provider_process(payments, bootstrap_servers):
+        assert len(await committed(bootstrap_servers, payments.topics[1], 200)) == 200
+    time.sleep(max(0.0, TIMEOUT_S + 1 - (time.monotonic() - down_s)))
+    successor = fleet.add()
+    successor.until_ready()
+    records = await committed(bootstrap_servers, f"{payments.name}-outputs", 200)
+    assert Counter(record["type"] for record in records) == {"PaymentOutput": 200}
+    assert_same_payments(payments.inputs / source.name, payments.outputs / f"{source.name}.out")
