@@ -6,10 +6,10 @@ The unit of work is `TaskLog.commit(Turn)`: records out, row changes and input p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tpf_streams.core.frozen import frozen
 
@@ -47,12 +47,17 @@ class InputRecord:
     headers: Headers = ()
 
 
-@frozen
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of one topic; the key of positions."""
 
     topic: str
     partition: int
+
+
+def positions_behind(records: Iterable[InputRecord]) -> dict[TopicPartition, int]:
+    """The next offset to read of each partition from which `records`, in their order, were read."""
+    ends = {(record.topic, record.partition): record.offset + 1 for record in records}
+    return {TopicPartition(*place): end for place, end in ends.items()}
 
 
 @frozen
@@ -169,7 +174,13 @@ class TaskGroup(Protocol):
         ...
 
 
-class Log(Protocol):
+class ReaderSource(Protocol):
+    """What opens readers: a log, or a client of its cluster that has no part in the application."""
+
+    async def open_reader(self, group: str, topics: Sequence[str]) -> RecordReader: ...
+
+
+class Log(ReaderSource, Protocol):
     """A log with the application's topics: partitions, atomic turns, readers by group."""
 
     @property
@@ -187,8 +198,6 @@ class Log(Protocol):
         Raises LogOwnedError, LogCorruptError, TaskLostError.
         """
         ...
-
-    async def open_reader(self, group: str, topics: Sequence[str]) -> RecordReader: ...
 
     async def append(self, records: Sequence[Record]) -> None:
         """Append outside any turn, durably: submissions, operators' events."""

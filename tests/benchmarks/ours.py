@@ -15,8 +15,9 @@ from tests.benchmarks.measure import Stopwatch, peak_bytes
 from tests.benchmarks.noted import Listener, NotedLogs
 from tests.benchmarks.payments import PIPELINE
 from tests.benchmarks.work import CountingStore, WorkListener
+from tpf_streams.cli.logs import LogKind
 from tpf_streams.cli.options import overrides_of
-from tpf_streams.cli.run import LogKind, RunOptions, execute
+from tpf_streams.cli.run import RunOptions, execute
 from tpf_streams.logs.local import OpenStore
 from tpf_streams.runtime import open_log
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
@@ -37,15 +37,18 @@ def environment(**changes: str | None) -> dict[str, str]:
 
 
 def start(
-    *words: str | Path, env: Mapping[str, str] | None = None, prepare: Callable[[], None] | None = None
+    *words: str | Path,
+    env: Mapping[str, str] | None = None,
+    prepare: Callable[[], None] | None = None,
+    err: IO[str] | None = None,
 ) -> subprocess.Popen[str]:
-    """`prepare` runs in the new process before the program does."""
+    """`prepare` runs in the new process before the program does. `err`: where stderr goes instead of a pipe."""
     return subprocess.Popen(
         [sys.executable, "-m", "tpf_streams.cli", *map(str, words)],
         cwd=ROOT,
         env=environment() if env is None else dict(env),
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.PIPE if err is None else err,
         stdin=subprocess.DEVNULL,
         text=True,
         preexec_fn=prepare,
@@ -73,9 +76,11 @@ def tpf(
 
 
 @contextmanager
-def started(*words: str | Path, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *words: str | Path, env: Mapping[str, str] | None = None, err: IO[str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """A process that does not outlive the block."""
-    process = start(*words, env=env)
+    process = start(*words, env=env, err=err)
     try:
         yield process
     finally:

@@ -253,8 +253,7 @@ class KraftBroker:
     @contextlib.contextmanager
     def console(self, main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """Run a console tool against this cluster; it is ended with the block."""
-        command = java_command(main_class, "--bootstrap-server", self.bootstrap_servers, *arguments)
-        with _pipes(command) as process:
+        with console_tool(self.bootstrap_servers, main_class, *arguments) as process:
             yield process
 
     def __enter__(self) -> Self:
@@ -295,6 +294,13 @@ class KraftBroker:
             "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": "1",
         }
+
+
+@contextlib.contextmanager
+def console_tool(bootstrap_servers: str, main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a console tool against any cluster; it is ended with the block."""
+    with _pipes(java_command(main_class, "--bootstrap-server", bootstrap_servers, *arguments)) as process:
+        yield process
 
 
 @contextlib.contextmanager

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpf_streams.cli.console import Exit, fail
+from tpf_streams.cli.console import Exit, fail, say
 from tpf_streams.cli.run import run_loop
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
 from tpf_streams.engine.clock import SystemClock
 from tpf_streams.errors import LogOwnedError
 from tpf_streams.runtime.build import build
-from tpf_streams.runtime.control import ask
+from tpf_streams.runtime.control import SOCKET_NAME, ask
 from tpf_streams.runtime.open_log import RunNote, open_local_log, recall
 from tpf_streams.runtime.operator import Operator, running, settled
 from tpf_streams.runtime.views import Answer
@@ -35,10 +35,20 @@ class Question:
 
 
 def answer_to(question: Question) -> Answer:
-    """Raises TpfError."""
+    """The answer; what it does not cover is told. Raises TpfError."""
+    answer = _answer_to(question)
+    unseen = answer.get("unseenPartitions")
+    if unseen:
+        numbers = ", ".join(map(str, unseen))
+        say(f"partitions {numbers} are not open here: what waits there another worker knows, or this one soon")
+    return answer
+
+
+def _answer_to(question: Question) -> Answer:
+    data_dir = _worker_of(question.data_dir)
     end_s = time.monotonic() + OWNER_STARTS_S
     while True:
-        found = ask(question.data_dir, question.command, question.arguments)
+        found = ask(data_dir, question.command, question.arguments)
         if found is not None:
             return found
         try:
@@ -49,8 +59,18 @@ def answer_to(question: Question) -> Answer:
             time.sleep(0.1)
 
 
+def _worker_of(data_dir: Path) -> Path:
+    """The directory itself, or that of the one worker on Kafka that answers in it."""
+    answering = sorted(path.parent for path in data_dir.glob(f"[0-9]*/{SOCKET_NAME}"))
+    if len(answering) > 1:
+        fail(f"several workers answer there: name one of {', '.join(map(str, answering))}", Exit.USAGE)
+    return answering[0] if answering else data_dir
+
+
 def _without_owner(question: Question) -> Answer:
     if not (question.data_dir / "journal.json").exists():
+        if any((question.data_dir / lock).exists() for lock in ("lock", "0/lock")):
+            fail(f"{question.data_dir} is of a log on Kafka, and no worker runs there that could answer", Exit.USAGE)
         fail(f"{question.data_dir} holds no log of a run", Exit.USAGE)
     note = recall(question.data_dir)
     if question.pipeline is not None:

@@ -1,11 +1,11 @@
-"""What a run shows while it runs: a line that moves on a terminal, and one word when nobody answers."""
+"""What a command shows while it runs: a line that moves on a terminal, and one word when nobody answers a run."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -19,6 +19,23 @@ from tpf_streams.runtime.views import LogViews
 TICK_S = 0.2
 QUIET_S = 2.0
 """No answer for this long, with interactions open that nobody answers in this process: worth a word."""
+
+
+async def show_line(text: Callable[[], str], stop: asyncio.Event) -> None:
+    """Show `text()` on a terminal, and ask for it some times a second anywhere, until `stop`."""
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
+    with progress:
+        line = progress.add_task("", total=None, text="")
+        while not stop.is_set():
+            progress.update(line, text=text())
+            await _pause(stop, TICK_S)
 
 
 class Watch:
@@ -36,20 +53,11 @@ class Watch:
         self._moved_s = time.monotonic()
 
     async def run(self, stop: asyncio.Event) -> None:
-        progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.fields[text]}"),
-            TimeElapsedColumn(),
-            console=err,
-            transient=True,
-            disable=not err.is_terminal,
-        )
-        with progress:
-            line = progress.add_task("", total=None, text="")
-            while not stop.is_set():
-                progress.update(line, text=self._text())
-                self._tell_if_quiet()
-                await _pause(stop, TICK_S)
+        await show_line(self._tick, stop)
+
+    def _tick(self) -> str:
+        self._tell_if_quiet()
+        return self._text()
 
     def _text(self) -> str:
         tally = self._tally

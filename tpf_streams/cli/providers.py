@@ -1,32 +1,39 @@
-"""`--simulate-provider`: a provider for each kafka await step, in this process, by way of the topics only."""
+"""Simulated providers for the kafka await steps of a pipeline, by way of the topics only."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
-from tpf_streams.cli.console import Exit, fail
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition, StepDefinition
-from tpf_streams.ports import Clock, Log
-from tpf_streams.testing.provider import SimulatedProvider, load_answer, parse_provider_spec
+from tpf_streams.ports import Clock, ReaderSource
+from tpf_streams.testing.provider import Answer, ProviderOptions, SimulatedProvider, load_answer
 
 
-def simulated_providers(spec: str, definition: PipelineDefinition, log: Log, clock: Clock) -> list[SimulatedProvider]:
-    """One for each pair of request and response topic. Exits for a bad spec, and where there is nothing to simulate."""
-    try:
-        options = parse_provider_spec(spec)
-        answer, actor = load_answer(_steps_module(definition))
-    except ValueError as error:
-        fail(f"--simulate-provider: {error}", Exit.USAGE)
-    pairs = dict.fromkeys(
-        (step.transport.options["request"]["topic"], step.transport.options["response"]["topic"])
-        for step in simulated_steps(definition)
-    )
-    if not pairs:
-        fail("--simulate-provider: no step of this pipeline awaits over kafka", Exit.USAGE)
-    return [
-        SimulatedProvider(log, request, response, clock=clock, builder=answer, actor=actor, **asdict(options))
-        for request, response in pairs
-    ]
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What answers a pipeline's requests, and the pairs of request and response topic that it answers on."""
+
+    pairs: list[tuple[str, str]]
+    answer: Answer
+    actor: str
+
+    @classmethod
+    def of(cls, definition: PipelineDefinition) -> Simulation:
+        """Raises ValueError where there is nothing to simulate, or no `answer` beside the steps."""
+        pairs = dict.fromkeys(
+            (step.transport.options["request"]["topic"], step.transport.options["response"]["topic"])
+            for step in simulated_steps(definition)
+        )
+        if not pairs:
+            raise ValueError("no step of this pipeline awaits over kafka")
+        return cls(list(pairs), *load_answer(_steps_module(definition)))
+
+    def providers(
+        self, options: ProviderOptions, source: ReaderSource, clock: Clock, group: str | None = None
+    ) -> list[SimulatedProvider]:
+        """One for each pair."""
+        how = {"builder": self.answer, "actor": self.actor, "group": group, **asdict(options)}
+        return [SimulatedProvider(source, request, response, clock=clock, **how) for request, response in self.pairs]
 
 
 def simulated_steps(definition: PipelineDefinition) -> list[AwaitDefinition]:

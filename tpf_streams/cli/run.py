@@ -1,10 +1,8 @@
-"""`tpf-streams run`: inputs in, every execution to its end, outputs out, in one process."""
+"""`tpf-streams run`: inputs in, every execution to its end, outputs out; in one process, or on Kafka with others."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import importlib.util
 import os
 import shlex
 import signal
@@ -19,38 +17,32 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from tpf_streams.cli.console import Exit, fail, print_json, say, told
+from tpf_streams.cli.logs import LogKind, open_log
 from tpf_streams.cli.options import Config, Overrides, Pipeline, load_to_run, overrides_of
 from tpf_streams.cli.progress import Watch
-from tpf_streams.cli.providers import simulated_providers, simulated_steps
+from tpf_streams.cli.providers import Simulation, simulated_steps
 from tpf_streams.cli.summary import print_summary
-from tpf_streams.core.step import AwaitDefinition
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.engine.clock import SystemClock
 from tpf_streams.errors import DefinitionError, Problem
+from tpf_streams.logs.kafka import KafkaLog
+from tpf_streams.ports import Clock
 from tpf_streams.runtime.batch import BatchRun, Companion
 from tpf_streams.runtime.build import build, submissions
 from tpf_streams.runtime.control import ControlServer
+from tpf_streams.runtime.elsewhere import Elsewhere
 from tpf_streams.runtime.inputs import Submission
-from tpf_streams.runtime.open_log import (
-    ViewableLog,
-    open_local_log,
-    open_memory_log,
-    remember,
-    rocksdb_memory,
-    run_note,
-)
+from tpf_streams.runtime.loops import new_event_loop, spare_the_collector
+from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.operator import Operator
 from tpf_streams.runtime.run_result import RunResult
 from tpf_streams.runtime.run_tally import RunTally
 from tpf_streams.runtime.views import LogViews
+from tpf_streams.testing.provider import SimulatedProvider, parse_provider_spec
 
 T = TypeVar("T")
 STEP_THREADS = "tpf-step"
-
-
-class LogKind(StrEnum):
-    LOCAL = "local"
-    MEMORY = "memory"
 
 
 class SyncKind(StrEnum):
@@ -90,11 +82,18 @@ def run(
         typer.Option(file_okay=False, help="Where output files go; default: the pipeline's publish folder."),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Where the log lives; the next run there goes on.")
+        Path | None,
+        typer.Option(
+            file_okay=False, help="Where the log lives, or what it keeps here of Kafka; the next run there goes on."
+        ),
     ] = None,
-    log: Annotated[LogKind, typer.Option(help="local survives everything; memory ends with the process.")] = (
-        LogKind.LOCAL
-    ),
+    log: Annotated[
+        LogKind,
+        typer.Option(
+            help="local survives everything; memory ends with the process; kafka shares the work with every other "
+            "worker of the application (kafka.* settings)."
+        ),
+    ] = (LogKind.LOCAL),
     sync: Annotated[
         SyncKind | None, typer.Option(help="When a commit is on disk: before it is answered, or soon after.")
     ] = None,
@@ -103,7 +102,7 @@ def run(
         typer.Option(
             metavar="SPEC",
             help="Answer kafka requests here, by answer(request, options) of provider.py beside the steps; e.g. "
-            "reject=0.08,delay-ms=5,duplicates=0.02. Also timeout, permits-per-second, key, seed.",
+            "reject=0.08,delay-ms=5,duplicates=0.02. Also timeout, permits-per-second, key, seed, burst.",
         ),
     ] = None,
     config: Config = None,
@@ -116,7 +115,9 @@ def run(
 ) -> None:
     """Run a pipeline on files until every execution has ended.
 
-    A second run with the same --data-dir goes on where the first one stopped, however it stopped.
+    A second run with the same --data-dir goes on where the first one stopped, however it stopped. On Kafka every run
+    of the application goes on with what is unfinished, and each may do the work of the other: give all of them the same
+    inputs' folder and the same --output-dir.
 
     [bold]Examples[/bold]
 
@@ -125,9 +126,12 @@ def run(
         tpf-streams run pipeline.yaml --input in/ --output-dir out --data-dir data --simulate-provider reject=0.08
 
         tpf-streams run pipeline.yaml --data-dir data
+
+        tpf-streams run pipeline.yaml --input in/ --output-dir out --data-dir data --log kafka \
+            --set kafka.bootstrap.servers=localhost:9092
     """
-    if data_dir is None and log is LogKind.LOCAL:
-        fail("--data-dir is needed with the local log: what is to survive must lie somewhere", Exit.USAGE)
+    if data_dir is None and log is not LogKind.MEMORY:
+        fail(f"--data-dir is needed with the {log.value} log: what is to survive must lie somewhere", Exit.USAGE)
     given = overrides_of(overrides)
     if sync is not None:
         given["sync"] = sync.value
@@ -185,13 +189,8 @@ def _missing_source(options: RunOptions, loaded: LoadedPipeline) -> str:
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where it is installed. Rows and events have no cycles, so the collector need not look at each few
-    hundred of them: with Python's own thresholds it took a quarter of a run (seen: 1,711 items/s, 2,213 with these)."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    loops = importlib.import_module("uvloop") if importlib.util.find_spec("uvloop") else asyncio
-    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+    spare_the_collector()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(work)
 
 
@@ -202,21 +201,24 @@ async def _run(
     async with AsyncExitStack() as stack:
         pool = ThreadPoolExecutor(thread_name_prefix=STEP_THREADS)
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        log = _open_log(options, kind, loaded)
+        log, control_dir = await open_log(
+            kind, loaded, options.pipeline, options.data_dir, options.config, options.overrides, options.output_dir
+        )
         stack.push_async_callback(log.close)
         providers = []
         if options.provider is not None:
-            providers = simulated_providers(options.provider, definition, log, clock)
+            providers = _providers(options.provider, definition, log, clock)
         application = build(loaded, log, clock, output_dir=options.output_dir, executor=pool, tally=tally)
         views = LogViews(log, definition)
         answered = {step.index for step in simulated_steps(definition)} if providers else set()
         unanswered = [it for it in definition.steps if isinstance(it, AwaitDefinition) and it.index not in answered]
-        watch = Watch(tally, views, unanswered, options.data_dir)
+        watch = Watch(tally, views, unanswered, control_dir)
         companions: list[Companion] = [watch.run, *(provider.run for provider in providers)]
-        batch = BatchRun(application, views, tally, pool, companions=companions, park=options.park)
-        if options.data_dir is not None:
+        elsewhere = Elsewhere(log, tally) if isinstance(log, KafkaLog) else None
+        batch = BatchRun(application, views, tally, pool, companions=companions, park=options.park, elsewhere=elsewhere)
+        if control_dir is not None:
             tenant = loaded.settings.required_text("pipeline.orchestrator.default-tenant")
-            server = ControlServer(options.data_dir, Operator(definition, log, application, tenant))
+            server = ControlServer(control_dir, Operator(definition, log, application, tenant))
             await server.open()
             stack.push_async_callback(server.close)
         stopped = _stop_on_signals(batch)
@@ -224,13 +226,11 @@ async def _run(
         return result, stopped[0] if stopped else None
 
 
-def _open_log(options: RunOptions, kind: LogKind, loaded: LoadedPipeline) -> ViewableLog:
-    if kind is LogKind.MEMORY or options.data_dir is None:
-        return open_memory_log(loaded, options.data_dir)
-    log = open_local_log(loaded, options.data_dir)
-    remember(options.data_dir, run_note(options.pipeline, options.config, options.overrides, options.output_dir))
-    say(f"data in {options.data_dir}; {rocksdb_memory(loaded)}")
-    return log
+def _providers(spec: str, definition: PipelineDefinition, log: ViewableLog, clock: Clock) -> list[SimulatedProvider]:
+    try:
+        return Simulation.of(definition).providers(parse_provider_spec(spec), log, clock)
+    except ValueError as error:
+        fail(f"--simulate-provider: {error}", Exit.USAGE)
 
 
 def _stop_on_signals(batch: BatchRun) -> list[signal.Signals]:
@@ -242,7 +242,7 @@ def _stop_on_signals(batch: BatchRun) -> list[signal.Signals]:
         stopped.append(number)
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
-        say(f"{number.name}: the turn under way is finished; the next run with this --data-dir goes on")
+        say(f"{number.name}: the turn under way is finished; the next run goes on from there")
         batch.interrupt.set()
 
     for each in (signal.SIGINT, signal.SIGTERM):

@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from tpf_streams.runtime.application import Application
+from tpf_streams.runtime.elsewhere import Elsewhere
 from tpf_streams.runtime.inputs import Submission
 from tpf_streams.runtime.intake import Intake
 from tpf_streams.runtime.run_result import RunResult, run_result
@@ -40,6 +41,7 @@ class BatchRun:
         *,
         companions: Sequence[Companion] = (),
         park: bool = False,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.application = application
         self.views = views
@@ -49,14 +51,17 @@ class BatchRun:
         self._pool = pool
         self._companions = companions
         self._park = park
+        self._elsewhere = elsewhere
         self._missing_since: dict[str, float] = {}
 
     async def run(self, found: Iterator[Submission]) -> RunResult:
         """Run to the end, or to the interrupt. Raises what stops the log."""
         began_s = time.monotonic()
+        await self.application.open()
+        if self._elsewhere is not None:
+            await self._elsewhere.open()
         self.tally.opened(self.views.pending_count())
         self.intake.take_up()
-        await self.application.open()
         stop = asyncio.Event()
         engine = asyncio.ensure_future(self.application.run(stop))
         beside = [asyncio.ensure_future(companion(stop)) for companion in self._companions]
@@ -64,6 +69,9 @@ class BatchRun:
             await self._until_done(engine, found)
             if self.interrupt.is_set() and self._park:
                 await self._cancel_sessions()
+            if self._elsewhere is not None:
+                # A partition may have gone meanwhile, and with it the rows that the result is made of.
+                await self._elsewhere.known()
             return run_result(self.intake, self.views, self.tally, time.monotonic() - began_s)
         finally:
             stop.set()
@@ -97,7 +105,7 @@ class BatchRun:
             except TimeoutError:
                 self._look_again()
         # A failed execution closes what it had open in bounded turns: leave no interaction behind that says it waits.
-        await self._within(CLOSE_S, lambda: self.views.owed_count() == 0)
+        await self._within(CLOSE_S, lambda: not self.intake.concerns(self.views.owing()))
 
     def _look_again(self) -> None:
         now_s = time.monotonic()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.step import SourceObject
 from tpf_streams.runtime.application import Application
-from tpf_streams.runtime.inputs import Submission
+from tpf_streams.runtime.inputs import Submission, object_place
 from tpf_streams.runtime.run_tally import RunTally
 from tpf_streams.runtime.views import LogViews
 
@@ -43,10 +43,12 @@ class Intake:
         self._application = application
         self._views = views
         self._tally = tally
+        self._owing_before: set[str] = set()
         self._unfinished: dict[tuple[str, ...], ExecutionRecord] = {}
 
     def take_up(self) -> None:
         """Follow every execution that an earlier run left unfinished, whether its input is named again or not."""
+        self._owing_before = self._views.owing()
         for execution in self._views.executions():
             if not execution.status.terminal:
                 self._follow(execution.execution_id)
@@ -54,7 +56,11 @@ class Intake:
                 session = self._views.session(execution.execution_id)
                 self.settled_before += 0 if session is None else session.settled
                 if execution.source is not None:
-                    self._unfinished[_place(SourceObject(**execution.source))] = execution
+                    self._unfinished[object_place(SourceObject(**execution.source))] = execution
+
+    def concerns(self, execution_ids: Iterable[str]) -> bool:
+        """Whether one is an execution of this run, or one that earlier runs left with something to close."""
+        return any(each in self.execution_ids or each in self._owing_before for each in execution_ids)
 
     async def submit_all(self, found: Iterator[Submission], pool: Executor) -> None:
         """Submit every input; listing and hashing happen in `pool`, so the pipeline works on the first meanwhile."""
@@ -79,7 +85,7 @@ class Intake:
         if item.problem is not None:
             self.refused.append(Refusal(source, "INVALID_INPUT", item.problem))
             return False
-        earlier = None if item.source is None else self._unfinished.get(_place(item.source))
+        earlier = None if item.source is None else self._unfinished.get(object_place(item.source))
         if earlier is None or item.source is None or (earlier.source or {}).get("etag") == item.source.etag:
             return True
         now = self._views.execution(earlier.execution_id)
@@ -106,8 +112,3 @@ class Intake:
     def _follow(self, execution_id: str) -> None:
         self.execution_ids[execution_id] = None
         self._tally.follow([execution_id])
-
-
-def _place(source: SourceObject) -> tuple[str, ...]:
-    """What names an object whatever its content."""
-    return source.source, source.provider, source.container, source.key

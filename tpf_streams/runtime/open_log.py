@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +31,11 @@ FORMAT = 1
 
 class ViewableLog(Log, Protocol):
     """A log whose committed rows can be looked at without opening a task."""
+
+    @property
+    def unseen(self) -> Sequence[int]:
+        """Partitions whose rows other processes have: of these little can be seen here, or nothing."""
+        ...
 
     def store(self, partition: int) -> ReadableStore: ...
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
+from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.step import AnyStep, AwaitDefinition, PipelineDefinition
-from tpf_streams.core.token import TokenSigner
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
 from tpf_streams.errors import JsonPolicyError, PayloadError, TpfError
 from tpf_streams.runtime.application import Application
@@ -56,11 +56,12 @@ class Operator:
         }
 
     async def answer(self, command: str, arguments: Mapping[str, Any]) -> Answer:
-        """Raises OperatorError, and what the log raises."""
+        """The answer, with the partitions it knows little of. Raises OperatorError, and what the log raises."""
         found = self._commands.get(command)
         if found is None:
             raise OperatorError(f"unknown command; known are {', '.join(self._commands)}")
-        return await found(arguments)
+        answer = await found(arguments)
+        return {**answer, "unseenPartitions": list(self._log.unseen)} if self._log.unseen else answer
 
     async def _status(self, arguments: Mapping[str, Any]) -> Answer:
         execution_id = arguments.get("executionId")
@@ -105,6 +106,7 @@ class Operator:
     async def _complete(self, arguments: Mapping[str, Any]) -> Answer:
         if self._application is None:
             raise OperatorError("nothing runs here that could admit a completion")
+        self._refuse_unseen(arguments)
         envelope = completion_bytes(arguments, self._default_tenant)
         try:
             outcome = await self._application.complete(envelope)
@@ -112,6 +114,16 @@ class Operator:
             raise OperatorError("no outcome in time; the completion may still be admitted: look with status") from None
         reason = self._misfit(arguments) if outcome == Outcome.INVALID_PAYLOAD else None
         return {"outcome": outcome} if reason is None else {"outcome": outcome, "reason": reason}
+
+    def _refuse_unseen(self, arguments: Mapping[str, Any]) -> None:
+        """Of what another worker decides nothing comes back here: the operator would wait, and then know nothing."""
+        route = route_of(str(arguments.get("interactionId") or arguments.get("correlationId") or ""))
+        home = None if route is None else partition_of(route, self._log.partitions)
+        if home in self._log.unseen:
+            raise OperatorError(
+                f"partition {home}, where it is waited for, is with another worker: ask that one, or write the "
+                "completion to the response topic"
+            )
 
     def _misfit(self, arguments: Mapping[str, Any]) -> str | None:
         """Why the payload does not fit, for the person who wrote it: providers read it in the dead letter."""
@@ -188,7 +200,7 @@ def completion_bytes(arguments: Mapping[str, Any], default_tenant: str) -> bytes
 
 def resume_token(definition: PipelineDefinition, interaction: InteractionRecord) -> str:
     """The token that the request carries: the same row gives the same bytes."""
-    return TokenSigner(definition.resume_token_secrets).sign(interaction.claims())
+    return definition.signer.sign(interaction.claims())
 
 
 def topics_of(definition: PipelineDefinition) -> list[str]:

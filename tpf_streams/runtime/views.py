@@ -9,14 +9,14 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
-from tpf_streams.core.rows import Keys, deadline_of, decode
+from tpf_streams.core.rows import Keys, deadline_of, decode, execution_of
 from tpf_streams.core.step import PipelineDefinition
-from tpf_streams.core.unit import SessionRecord
+from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.ports import ReadableStore
 from tpf_streams.runtime.inputs import input_place
 from tpf_streams.runtime.open_log import ViewableLog
@@ -39,6 +39,7 @@ AT_ONCE = 2_000
 """Rows read before others get their turn: the owner's loop must not stand still for an operator's question."""
 
 Answer = dict[str, Any]
+R = TypeVar("R")
 
 
 class LogViews:
@@ -53,9 +54,7 @@ class LogViews:
 
     def executions(self) -> Iterator[ExecutionRecord]:
         """Every execution that is kept, partition by partition."""
-        for store, keys in self._parts():
-            for _, value in store.scan(*keys.all_executions()):
-                yield decode(ExecutionRecord, value)
+        return self.records("executions", ExecutionRecord)
 
     def execution(self, execution_id: str) -> ExecutionRecord | None:
         found = self._part_of(execution_id)
@@ -71,6 +70,18 @@ class LogViews:
         found = self._part_of(interaction_id)
         value = None if found is None else found[0].get(found[1].interaction(interaction_id))
         return None if value is None else decode(InteractionRecord, value)
+
+    def unit(self, unit_id: str) -> AwaitUnitRecord | None:
+        found = self._part_of(unit_id)
+        value = None if found is None else found[0].get(found[1].unit(unit_id))
+        return None if value is None else decode(AwaitUnitRecord, value)
+
+    def records(self, kind: str, cls: type[R]) -> Iterator[R]:
+        """Every row of a kind (`KINDS`), partition by partition."""
+        for store, keys in self._parts():
+            start, end = keys.prefix + KINDS[kind], keys.prefix + bytes([KINDS[kind][0] + 1])
+            for _, value in store.scan(start, end):
+                yield decode(cls, value)
 
     async def status(self, limit: int) -> Answer:
         """How many executions stand where, and the newest `limit` of them."""
@@ -167,6 +178,10 @@ class LogViews:
 
     def owed_count(self) -> int:
         return sum(1 for store, keys in self._parts() for _ in store.scan(*keys.all_owed()))
+
+    def owing(self) -> set[str]:
+        """Executions that owe something still: an effect, or the end of what they have open."""
+        return {execution_of(key) for store, keys in self._parts() for key, _ in store.scan(*keys.all_owed())}
 
     # Everything
 

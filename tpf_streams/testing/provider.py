@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import zlib
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import ceil
 from typing import Any, TypeAlias
 
 import orjson
 
 from tpf_streams.core.step import Json
 from tpf_streams.engine.clock import first_of
-from tpf_streams.ports import Clock, InputRecord, Log, Record, RecordReader, TopicPartition
-from tpf_streams.testing.provider_options import ProviderOptions, load_answer, parse_provider_spec, ten_thousandths
+from tpf_streams.ports import Clock, InputRecord, ReaderSource, Record, RecordReader, TopicPartition
+from tpf_streams.testing.provider_options import ProviderOptions, load_answer, parse_provider_spec
+from tpf_streams.testing.provider_schedule import AnswerSchedule
 
 __all__ = ["Answer", "ProviderOptions", "SimulatedProvider", "echo", "load_answer", "parse_provider_spec"]
 
@@ -36,16 +33,6 @@ IDLE_WAIT_S = 1.0
 BACKOFF_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """Answers that leave together, and the positions that are done with them."""
-
-    ready_s: float
-    requests: int
-    answers: list[Record]
-    positions: dict[TopicPartition, int]
-
-
 def echo(request: dict[str, Any], options: ProviderOptions) -> Json | None:
     """The request payload as the answer."""
     return request["requestPayload"]
@@ -56,13 +43,14 @@ class SimulatedProvider:
 
     An answer leaves `delay_ms` after its request was read, and no faster than the permits allow. The reader's position
     moves with the answers, not with the reading: a crash loses no request, and may repeat a few answers.
-    Figures for tests: `open_count` and `open_max` (requests read and not yet answered), `answered`, `unanswered` (on
-    purpose), `skipped` (records that are no requests).
+    Figures: `open_count` and `open_max` (requests read and not yet answered), `answered`, `repeated` (answers sent
+    twice), `unanswered` (on purpose), `skipped` (records that are no requests), and `busy_s`, from the first request
+    read to the last answer sent.
     """
 
     def __init__(
         self,
-        log: Log,
+        log: ReaderSource,
         request_topic: str,
         response_topic: str,
         *,
@@ -77,26 +65,26 @@ class SimulatedProvider:
         duplicates: float = 0.0,
         key: str = "correlation",
         seed: int = 0,
+        burst: int = 1,
     ) -> None:
-        self.options = ProviderOptions(reject, timeout, delay_ms, permits_per_second, duplicates, key, seed)
+        self.options = ProviderOptions(reject, timeout, delay_ms, permits_per_second, duplicates, key, seed, burst)
         self.open_count = self.open_max = 0
-        self.answered = self.unanswered = self.skipped = 0
+        self.answered = self.repeated = self.unanswered = self.skipped = 0
+        self.busy_s = 0.0
+        self._began_s: float | None = None
         self._log = log
-        self._request_topic, self._response_topic = request_topic, response_topic
+        self.request_topic, self.response_topic = request_topic, response_topic
         self._clock = clock
         self._builder = builder
         self._actor = actor
-        self._group = group or f"{request_topic}-provider"
+        self.group = group or f"{request_topic}-provider"
         self._reader: RecordReader | None = None
-        self._due: deque[_Due] = deque()
-        self._next_permit_s = 0.0
-        self._twice = ten_thousandths(self.options.duplicates)
-        self._salt = self.options.seed & 0xFFFFFFFF
+        self._schedule = AnswerSchedule(self.options, clock)
 
     async def open(self) -> None:
         """Begin behind the last request known answered. Raises LogError."""
         await self.close()
-        self._reader = await self._log.open_reader(self._group, [self._request_topic])
+        self._reader = await self._log.open_reader(self.group, [self.request_topic])
 
     async def step(self) -> bool:
         """Read at most one batch and send the answers that are due; whether anything was read or sent."""
@@ -122,7 +110,7 @@ class SimulatedProvider:
     async def close(self) -> None:
         """Stop answering; what is open is read again by the next. Idempotent."""
         reader, self._reader = self._reader, None
-        self._due.clear()
+        self._schedule.clear()
         self.open_count = 0
         if reader is not None:
             await reader.close()
@@ -130,10 +118,7 @@ class SimulatedProvider:
     @property
     def next_answer_ms(self) -> int | None:
         """How far time must move for the next answer to leave, rounded up; None when nothing is open."""
-        if not self._due:
-            return None
-        left_s = self._due[0].ready_s - self._clock.monotonic_s()
-        return max(0, ceil(_exact(left_s * 1000)))
+        return self._schedule.next_ms
 
     @property
     def _full(self) -> bool:
@@ -145,10 +130,12 @@ class SimulatedProvider:
         found = await self._reader.poll(BATCH_MAX)
         if not found:
             return False
+        if self._began_s is None:
+            self._began_s = self._clock.monotonic_s()
         answers, behind = self._answers(found)
         self.open_count += len(answers)
         self.open_max = max(self.open_max, self.open_count)
-        self._schedule(answers, behind)
+        self._schedule.add(answers, behind)
         return True
 
     def _answers(self, found: Sequence[InputRecord]) -> tuple[list[Record], list[dict[TopicPartition, int]]]:
@@ -168,46 +155,31 @@ class SimulatedProvider:
         return answers, behind
 
     async def _send(self) -> bool:
-        now_s = self._clock.monotonic_s()
-        due: list[_Due] = []
-        while self._due and self._due[0].ready_s <= now_s:
-            due.append(self._due.popleft())
+        due = self._schedule.take()
         if not due or self._reader is None:
             return False
         positions: dict[TopicPartition, int] = {}
         for entry in due:
             positions.update(entry.positions)
-        await self._reader.commit([record for entry in due for record in entry.answers], positions)
-        count = sum(entry.requests for entry in due)
-        self.open_count -= count
-        self.answered += count
+        answers = [record for entry in due for record in entry.answers]
+        await self._reader.commit(answers, positions)
+        self._count(sum(entry.requests for entry in due), len(answers))
         return True
 
-    def _schedule(self, answers: Sequence[Record], behind: Sequence[dict[TopicPartition, int]]) -> None:
-        """When they leave. With permits each has a time of its own, else the batch leaves as one."""
-        ready_s = _exact(self._clock.monotonic_s() + self.options.delay_ms / 1000)
-        permits = self.options.permits_per_second
-        if permits is None or not answers:
-            positions = {place: offset for moved in behind for place, offset in moved.items()}
-            twice = filter(self._is_sent_twice, answers)
-            self._due.append(_Due(ready_s, len(answers), [*answers, *twice], positions))
-            return
-        for answer, positions in zip(answers, behind, strict=True):
-            ready_s = max(ready_s, self._next_permit_s)
-            self._next_permit_s = _exact(ready_s + 1 / permits)
-            self._due.append(_Due(ready_s, 1, [answer] * (1 + self._is_sent_twice(answer)), positions))
-
-    def _is_sent_twice(self, answer: Record) -> bool:
-        return self._twice > 0 and zlib.crc32(answer.value or b"", self._salt) % 10_000 < self._twice
+    def _count(self, requests: int, sent: int) -> None:
+        self.open_count -= requests
+        self.answered += requests
+        self.repeated += sent - requests
+        self.busy_s = self._clock.monotonic_s() - (self._began_s or 0.0)
 
     def _answer(self, record: InputRecord) -> Record | None:
         try:
             request = orjson.loads(record.value or b"")
             payload = self._builder(request, self.options)
             if payload is not None:
-                return Record(self._response_topic, self._key(request), self._envelope(request, payload))
+                return Record(self.response_topic, self._key(request), self._envelope(request, payload))
         except Exception as error:
-            log.warning("skipped %s/%d/%d: %r", record.topic, record.partition, record.offset, error)
+            log.warning("skipped %s/%d/%d: %s", record.topic, record.partition, record.offset, type(error).__name__)
             self.skipped += 1
             return None
         self.unanswered += 1
@@ -240,8 +212,3 @@ class SimulatedProvider:
             await first_of(stop, self._clock.sleep(wait_s))
         else:
             await first_of(stop, self._reader.wait(wait_s))
-
-
-def _exact(time: float) -> float:
-    """To nine places: sums of binary fractions drift, and a manual clock would stop just before an answer."""
-    return round(time, 9)

@@ -10,6 +10,7 @@ from math import floor
 from typing import Any
 
 KEYS = ("correlation", "none", "constant")
+BURST_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class ProviderOptions:
     reject: answers that refuse. timeout: requests that never get one. delay_ms: from reading to answering.
     permits_per_second: answers a second, None for any number. duplicates: answers that are sent twice.
     key: what keys an answer: the correlation id, nothing, or one word for all. seed: chooses which are sent twice.
+    burst: how many answers leave together; fewer do when the first of them has waited a second.
     """
 
     reject: float = 0.0
@@ -28,6 +30,7 @@ class ProviderOptions:
     duplicates: float = 0.0
     key: str = "correlation"
     seed: int = 0
+    burst: int = 1
 
     def __post_init__(self) -> None:
         for name in ("reject", "timeout", "duplicates"):
@@ -39,6 +42,8 @@ class ProviderOptions:
             raise ValueError(f"permits-per-second={self.permits_per_second}: a number above 0 is wanted")
         if self.key not in KEYS:
             raise ValueError(f"key={self.key}: allowed are {', '.join(KEYS)}")
+        if not 1 <= self.burst <= BURST_MAX:
+            raise ValueError(f"burst={self.burst}: 1 to {BURST_MAX} is wanted")
 
 
 _READ: dict[str, Callable[[str], object]] = {
@@ -49,6 +54,7 @@ _READ: dict[str, Callable[[str], object]] = {
     "duplicates": float,
     "key": str,
     "seed": int,
+    "burst": int,
 }
 assert [name.replace("-", "_") for name in _READ] == [field.name for field in fields(ProviderOptions)]
 

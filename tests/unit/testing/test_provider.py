@@ -250,6 +250,64 @@ async def test_what_is_open_is_bounded(monkeypatch):
     assert (len(bench.answers()), bench.provider.open_count) == (4, 1)
 
 
+async def test_a_burst_leaves_when_it_is_full():
+    bench = await opened(burst=3)
+    await bench.ask(1, 2)
+    await bench.drain()
+    assert (bench.answered(), bench.provider.open_count) == ([], 2)
+    await bench.ask(3, 4)
+    await bench.drain()
+    assert (bench.answered(), bench.provider.open_count) == (["i-1", "i-2", "i-3"], 1)
+
+
+async def test_a_burst_that_is_not_full_leaves_after_a_second():
+    bench = await opened(burst=3, delay_ms=50)
+    await bench.ask(1)
+    await bench.drain()
+    bench.clock.advance(1_049)
+    await bench.drain()
+    assert (bench.answered(), bench.provider.next_answer_ms) == ([], 1)
+    bench.clock.advance(1)
+    await bench.drain()
+    assert bench.answered() == ["i-1"]
+
+
+async def test_permits_fill_a_burst():
+    bench = await opened(burst=3, permits_per_second=10)
+    await bench.ask(*range(5))
+    await bench.drain()
+    seen = []
+    for _ in range(14):
+        bench.clock.advance(100)
+        await bench.drain()
+        seen.append(len(bench.answers()))
+    assert seen == [0, 3, *[3] * 10, 5, 5]
+
+
+async def test_what_gets_no_answer_breaks_no_burst_up_and_is_done_with_it():
+    bench = await opened(burst=2)
+    await bench.ask(1)
+    await bench.drain()
+    await bench.log.append([Record("requests", None, b"nope")])
+    await bench.drain()
+    await bench.ask(2)
+    await bench.drain()
+    assert bench.answered() == ["i-1", "i-2"]
+    await bench.provider.open()
+    assert not await bench.provider.step()
+
+
+async def test_figures_of_what_was_done():
+    bench = await opened(delay_ms=50, duplicates=1.0)
+    bench.clock.advance(1_000)
+    await bench.ask(1, 2)
+    await bench.drain()
+    bench.clock.advance(50)
+    await bench.drain()
+    found = bench.provider
+    assert (found.answered, found.repeated, found.busy_s) == (2, 2, pytest.approx(0.05))
+
+
 @pytest.mark.parametrize("permits", [None, 1_000_000.0])
 async def test_the_same_share_is_sent_twice_each_time(permits):
     def run(seed):
@@ -336,8 +394,8 @@ def test_a_spec_is_read():
     assert parse_provider_spec("reject=0.08,delay-ms=5, duplicates=0.02") == ProviderOptions(
         reject=0.08, delay_ms=5, duplicates=0.02
     )
-    assert parse_provider_spec("timeout=.5,permits-per-second=250,key=none,seed=7") == ProviderOptions(
-        timeout=0.5, permits_per_second=250, key="none", seed=7
+    assert parse_provider_spec("timeout=.5,permits-per-second=250,key=none,seed=7,burst=9") == ProviderOptions(
+        timeout=0.5, permits_per_second=250, key="none", seed=7, burst=9
     )
     assert parse_provider_spec(" ") == ProviderOptions()
 
@@ -357,6 +415,7 @@ def test_a_spec_is_read():
         ("delay-ms=-1", "delay-ms=-1: milliseconds from 0 are wanted"),
         ("permits-per-second=0", "permits-per-second=0.0: a number above 0 is wanted"),
         ("key=csvId", "key=csvId: allowed are correlation, none, constant"),
+        ("burst=0", "burst=0: 1 to 10000 is wanted"),
         ("seed=1,seed=2", "seed is given twice"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiokafka import TopicPartition as KafkaPartition
@@ -16,6 +16,7 @@ from tpf_streams.logs.clock import SystemClock
 from tpf_streams.logs.kafka.batches import Entry
 from tpf_streams.logs.kafka.changelog import OPENING_KEY, Header
 from tpf_streams.logs.kafka.client import KafkaClient, told
+from tpf_streams.logs.kafka.follower import ChangelogFollower, Rows
 from tpf_streams.logs.kafka.membership import Membership
 from tpf_streams.logs.kafka.reader import KafkaReader
 from tpf_streams.logs.kafka.restore import Restorer
@@ -56,6 +57,7 @@ class KafkaLog:
         self._headers: dict[int, Header] = {}
         self._copies_trusted_ms = DELETE_RETENTION_MS // 2
         self._upkeep: asyncio.Task[None] | None = None
+        self._follower: ChangelogFollower | None = None
         self._closed = False
 
     @classmethod
@@ -218,9 +220,31 @@ class KafkaLog:
         return await self._client.end_offsets(topics)
 
     def store(self, partition: int) -> ReadableStore:
-        """The rows of a partition of this worker, for views; none of a partition that is elsewhere."""
+        """The rows of a partition of this worker, for views; of one that is elsewhere those that are followed."""
         found = self._stores.get(partition) if partition in self._open else None
-        return NoRows() if found is None else found
+        if found is not None:
+            return found
+        return NoRows() if self._follower is None else self._follower.rows
+
+    @property
+    def unseen(self) -> list[int]:
+        """The partitions that are not open here: other workers have them, or nobody yet."""
+        return [partition for partition in range(self.partitions) if partition not in self._open]
+
+    async def follow(self, wanted: Callable[[bytes], bool], moved: Callable[[Rows], None]) -> None:
+        """From now on have the rows with `wanted` store keys of what is elsewhere, too; behind the first `join`.
+
+        `moved` is called with each lot of them. Returns when those of now are there. Raises LogError.
+        """
+        rows = self._stores.scratch("elsewhere")
+        self._follower = ChangelogFollower(self._settings, self._changelog, rows, lambda: self.unseen, wanted, moved)
+        await self._follower.open()
+        await self._follower.known()
+
+    async def known(self) -> None:
+        """Return when the rows that are followed are those of now. Raises LogError."""
+        if self._follower is not None:
+            await self._follower.known()
 
     async def close(self) -> None:
         """Leave the group with every turn finished. Idempotent."""
@@ -230,6 +254,8 @@ class KafkaLog:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
+        if self._follower is not None:
+            await self._follower.close()
         await self._membership.close()
         for task in list(self._open.values()):
             await task.close()
@@ -248,10 +274,12 @@ class KafkaLog:
         self._copies_trusted_ms = kept_ms // 2
         with told(f"{self._changelog} cannot be read"):
             # Also those beyond the application's: of a log begun with more, only they may have a header yet.
+            # One header is enough: the rest is looked at when its task is opened.
             for partition in range(found[self._changelog].partitions):
                 header = await self._restorer.header(partition)
                 if header is not None:
                     header.check(self.partitions, self._identity, f"{self._changelog}/{partition}")
+                    break
 
     async def _keep_up(self) -> None:
         """Positions for lag tools, and the end of events that have been read: nothing depends on either."""
@@ -264,6 +292,7 @@ class KafkaLog:
                 if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
                     purged_s = self._clock.monotonic_s()
                     await self._purge(positions)
+                    self._stores.close_others(self._membership.assigned_now | self._open.keys())
             except Exception:
                 # Nobody would notice the end of this loop before the disk of a broker is full.
                 log.exception("the upkeep of %s failed; it is tried again", self._events)

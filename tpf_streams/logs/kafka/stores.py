@@ -14,7 +14,7 @@ import os
 import shutil
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tpf_streams.errors import LogCorruptError, LogError, LogOwnedError, TaskLostError
@@ -128,8 +128,20 @@ class TaskStores:
         found = self._stores[partition] = self._opened(partition)
         return found
 
+    def scratch(self, name: str) -> StateStore:
+        """An empty store beside the copies, for rows that are no partition's copy."""
+        path = self.directory / name
+        shutil.rmtree(path, ignore_errors=True)
+        return self._open_store(path)
+
     def get(self, partition: int) -> TaskStore | None:
         return self._stores.get(partition)
+
+    def close_others(self, mine: Collection[int]) -> None:
+        """Give back what the copies of partitions that have gone elsewhere hold: files, and memory from the budget."""
+        with self._one:
+            for partition in self._stores.keys() - set(mine):
+                self._stores.pop(partition).close()
 
     def close(self) -> None:
         """Idempotent."""

@@ -155,6 +155,11 @@ class LocalLog:
         """The rows of a partition, for views."""
         return TaskRows(self.journal.store, partition)
 
+    @property
+    def unseen(self) -> tuple[int, ...]:
+        """Every row is in this process."""
+        return ()
+
     def release(self, task: LocalTaskLog) -> None:
         """The task is closed; an open successor is not touched."""
         if self._open.get(task.partition) is task:

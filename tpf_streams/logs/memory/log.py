@@ -122,6 +122,11 @@ class MemoryLog:
         """The committed rows of a partition, for views and checkers."""
         return self._state.stores[partition]
 
+    @property
+    def unseen(self) -> tuple[int, ...]:
+        """Every row is in this process."""
+        return ()
+
     def task_positions(self, partition: int) -> dict[TopicPartition, int]:
         """The committed input positions of a task."""
         return dict(self._state.positions[partition])

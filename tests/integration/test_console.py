@@ -1,0 +1,181 @@
+"""Apache Kafka's own console tools as the provider: people answer by hand, and type what is no answer, too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from tests.e2e.program import finish, result_of, started, tpf, wait_until
+from tests.field.pipelines import DATA
+from tests.field.sequences import Names
+from tests.integration.applications import Decisions
+from tests.integration.kafka_broker import CONSOLE_CONSUMER, CONSOLE_PRODUCER, console_tool
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+TOOL_S = 60
+NULL = "NULL"
+KEYED = ("parse.key=true", "key.separator=|", f"null.marker={NULL}")
+
+
+class Console:
+    """A pipeline without a provider, and a person with a terminal."""
+
+    def __init__(self, application: Decisions, folder: Path) -> None:
+        self.application = application
+        self.names = Names()
+        self._out, self._data = folder / "out", folder / "data"
+
+    @contextmanager
+    def waiting(self, *names: str) -> Iterator[Popen[str]]:
+        """The pipeline, with an interaction for each name that waits; its requests are read from their topic."""
+        orders = self.application.orders(*names)
+        with started(*self.application.run_words(orders, out=self._out, data=self._data)) as process:
+            wait_until(lambda: process.poll() is not None or self._waiting() == len(names), timeout=60, pause=0.3)
+            assert process.poll() is None, process.communicate()
+            for line in self.read(self.application.requests, len(names)):
+                request = json.loads(line)
+                self.names.requests[request["requestPayload"]["orderId"]] = request
+            yield process
+
+    def _waiting(self) -> int:
+        found = tpf("pending", "--data-dir", self._data, "--json")
+        return int(result_of(found)["count"]) if found.returncode == 0 else 0
+
+    def status(self) -> dict[str, int]:
+        counts: dict[str, int] = result_of(tpf("status", "--data-dir", self._data, "--json"))["counts"]
+        return counts
+
+    def read(self, topic: str, count: int) -> list[str]:
+        words = ["--topic", topic, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000"]
+        with console_tool(self.application.bootstrap, CONSOLE_CONSUMER, *words) as process:
+            output, _ = process.communicate(timeout=TOOL_S)
+        return output.splitlines()
+
+    def type(self, topic: str, text: str, *properties: str) -> None:
+        """What a person types, with its line breaks."""
+        words = ["--topic", topic, *(word for each in properties for word in ("--reader-property", each))]
+        with console_tool(self.application.bootstrap, CONSOLE_PRODUCER, *words) as process:
+            process.communicate(text, timeout=TOOL_S)
+            assert process.returncode == 0
+
+    def outcomes(self) -> dict[str, str]:
+        """The output of each execution, by the name of its order."""
+        names = {request["executionId"]: name for name, request in self.names.requests.items()}
+        return {names[it["executionId"]]: it["payload"]["status"] for it in self.application.output_values()}
+
+    def position(self) -> int | None:
+        """How far the router's group is in the response topic."""
+        return asyncio.run(self._position())
+
+    async def _position(self) -> int | None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.application.bootstrap,
+            group_id=f"{self.application.name}-router",
+            enable_auto_commit=False,
+        )
+        await consumer.start()
+        try:
+            found: int | None = await consumer.committed(TopicPartition(self.application.responses, 0))
+            return found
+        finally:
+            await consumer.stop()
+
+
+@pytest.fixture
+def console(tmp_path, bootstrap_servers):
+    return Console(Decisions(tmp_path, bootstrap_servers), tmp_path)
+
+
+def completion(request: dict[str, Any], status: str) -> str:
+    """As README says it: who it is for, its token, the answer."""
+    fields = {name: request[name] for name in ("tenantId", "correlationId", "resumeToken")}
+    return json.dumps({**fields, "responsePayload": {"status": status}})
+
+
+def test_a_person_answers_without_a_key_and_with_keys(console):
+    responses = console.application.responses
+    with console.waiting("no-key", "its-key", "another-key") as process:
+        requests = console.names.requests
+        console.type(responses, completion(requests["no-key"], "APPROVED") + "\n")
+        wait_until(lambda: console.status() == {"SUCCEEDED": 1, "WAITING_EXTERNAL": 2}, timeout=30, pause=0.3)
+        lines = [
+            f"{requests['its-key']['correlationId']}|{completion(requests['its-key'], 'DECLINED')}",
+            f"what people type|{completion(requests['another-key'], 'APPROVED')}",
+        ]
+        console.type(responses, "\n".join(lines) + "\n", "parse.key=true", "key.separator=|")
+        result = result_of(finish(process))
+    assert (result["executions"], result["dropped"], result["waiting"]) == ({"SUCCEEDED": 3}, 0, 0)
+    assert console.outcomes() == {"no-key": "APPROVED", "its-key": "DECLINED", "another-key": "APPROVED"}
+
+
+def test_o10_lines_from_a_console(console):
+    """Right: the good ones are admitted, each bad one is kept with its reason and place, and the reader goes on."""
+    expect = json.loads((DATA / "O10.expect.json").read_text("utf-8"))
+    responses = console.application.responses
+    with console.waiting("int-10a", "int-10b", "int-10c") as process:
+        console.type(responses, console.names.fill((DATA / "O10.console.txt").read_text("utf-8")))
+        result = result_of(finish(process))
+    assert (result["executions"], result["dropped_by_reason"]) == ({"SUCCEEDED": 3}, {"invalid_envelope": 9})
+    assert console.outcomes() == {"int-10a": "APPROVED", "int-10b": "APPROVED", "int-10c": "DECLINED"}
+    reasons = console.application.reasons()
+    assert sorted(offset + 1 for _, _, offset in reasons) == expect["refused_lines"]
+    assert [reasons[responses, 0, number - 1] for number in expect["refused_lines"]] == (
+        ["not JSON"] * 2 + ["not an object"] * 4 + ["wrong shape"] * 3
+    )
+    assert console.position() == expect["lines"]
+
+
+def keyed_lines(names: Names) -> str:
+    """O11's records as a console producer with keys takes them: a null has a mark, an empty value has nothing."""
+    found = []
+    for line in (DATA / "O11.records.jsonl").read_text("utf-8").splitlines():
+        record = json.loads(line)
+        key, value = (NULL if record[name] is None else names.fill(record[name]) for name in ("key", "value"))
+        found.append(f"{key}|{value}\n")
+    return "".join(found)
+
+
+def test_o11_null_and_empty_values(console):
+    """Right: null, zero-length and blank are told apart, none is an answer, the tombstone with its key reopens nothing,
+    and the good ones go through. On the topic that starts executions none of them is one."""
+    expect = json.loads((DATA / "O11.expect.json").read_text("utf-8"))
+    application = console.application
+    with console.waiting("int-11a", "int-11b") as process:
+        console.type(application.events, keyed_lines(console.names), *KEYED)
+        wait_until(lambda: len(application.reasons()) == 7, timeout=30, pause=0.3)
+        assert console.status() == {"WAITING_EXTERNAL": 2}
+        console.type(application.responses, keyed_lines(console.names), *KEYED)
+        result = result_of(finish(process))
+    assert result["executions"] == {"SUCCEEDED": 2}
+    assert console.outcomes() == {"int-11a": "APPROVED", "int-11b": "DECLINED"}
+    reasons = {place[2] + 1: why for place, why in application.reasons().items() if place[0] == application.responses}
+    assert reasons == {
+        2: "null value",
+        3: "zero-length value",
+        4: "zero-length value",
+        5: "blank value",
+        6: "null value",
+    }
+    assert sorted(reasons) == expect["ignored_or_refused"]
+    assert console.position() == 7
+
+
+def test_o11_the_same_without_keys(console):
+    """An empty line is a zero-length value, and a line with a space is a blank one."""
+    application = console.application
+    with console.waiting("int-11a", "int-11b") as process:
+        text = console.names.fill((DATA / "O11.console_value_only.txt").read_text("utf-8"))
+        console.type(application.responses, text)
+        result = result_of(finish(process))
+    assert result["executions"] == {"SUCCEEDED": 2}
+    why = [reason for place, reason in sorted(application.reasons().items())]
+    assert why[:2] == ["zero-length value", "blank value"]
