@@ -11,7 +11,7 @@ from typing import Any
 from faust.exceptions import ImproperlyConfigured
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 
-from tpf_streams.logs.kafka import stop
+from tpf_streams.logs.kafka import leave
 
 SCHEMES = ("kafka", "aiokafka")
 
@@ -29,7 +29,7 @@ class CommittedConsumerThread(AIOKafkaConsumerThread):
         consumer, self._consumer = self._consumer, None
         await super().on_thread_stop()
         if consumer is not None:
-            await stop(consumer)
+            await leave(consumer)
 
 
 class CommittedConsumer(Consumer):

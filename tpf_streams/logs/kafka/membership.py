@@ -20,7 +20,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.reader import input_record
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
-from tpf_streams.logs.kafka.stopping import stop
+from tpf_streams.logs.kafka.stopping import leave
 from tpf_streams.ports import InputRecord, TaskGroup
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
-        await stop(self._consumer)
+        await leave(self._consumer)
 
     # The group
 

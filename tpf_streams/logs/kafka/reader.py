@@ -20,7 +20,7 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStat
 
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
-from tpf_streams.logs.kafka.stopping import STOP_S, stop
+from tpf_streams.logs.kafka.stopping import LEAVE_S, leave
 from tpf_streams.ports import InputRecord, Record, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -126,9 +126,9 @@ class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def close(self) -> None:
         with contextlib.suppress(LogError, TimeoutError):
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(LEAVE_S):
                 await self._store()
-        await stop(self._consumer)
+        await leave(self._consumer)
 
     async def _fetch(self, timeout_s: float) -> None:
         """Everything that the client has: with a limit it would empty one partition before it looks at the next."""

@@ -1,44 +1,53 @@
-"""The end of a client, whatever the state of its broker."""
+"""The end of a client, whatever the state of its broker and of its group."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+
+from aiokafka import AIOKafkaConsumer
 
 log = logging.getLogger(__name__)
 
-STOP_S = 2.0
-"""A client without its broker retries what nobody waits for any more, and one in a group waits for the answer to a
-join, held back until every member that is believed in has joined or timed out (seen: 9.8 s behind the death of another
-worker). Several are stopped when a worker stops, and a worker that takes too long over it is killed."""
+STOP_S = 5.0
+"""A client without its broker retries what nobody waits for any more; several are stopped when a worker stops."""
+LEAVE_S = 2.0
 
 
-async def stop(client: Any) -> None:
+async def leave(consumer: AIOKafkaConsumer) -> None:
+    """Leave the group and close. Never raises, and never lasts as long as a rebalance.
+
+    The client's own stop waits for the answer to a join, which the broker holds back until every member it believes in
+    has joined or timed out (seen: 9.8 s behind the death of another worker): a worker that is told to stop would be
+    killed instead, in the middle of what it does.
+    """
+    await stop(consumer, LEAVE_S)
+
+
+async def stop(client: Any, within_s: float = STOP_S) -> None:
     """Stop a consumer or a producer. Never raises and never lasts; a cancelled caller still gives the connections back.
 
     With its broker gone aiokafka lets the cancellation of its own inner tasks out, which looks like one of the caller's
     and would end whatever stands behind it: other clients stay open, and a data directory locked.
     """
-    stopping = asyncio.ensure_future(_stop(client))
-    await asyncio.shield(stopping)
+    await asyncio.shield(asyncio.ensure_future(_stop(client, within_s)))
 
 
-async def _stop(client: Any) -> None:
-    for end in (client.stop, *_parts(client)):
-        ending = asyncio.ensure_future(end())
-        _, late = await asyncio.wait([ending], timeout=STOP_S)
-        if late:
-            ending.cancel()
-        for result in await asyncio.gather(ending, return_exceptions=True):
-            if result is not None:
-                log.debug("a Kafka client did not stop well: %r", result)
-
-
-def _parts(client: Any) -> Iterator[Callable[[], Awaitable[None]]]:
-    """What `stop` closes itself, but not when it broke off."""
+async def _stop(client: Any, within_s: float) -> None:
+    """What `stop` of the client closes last is closed once more: it may have broken off before."""
     fetcher = getattr(client, "_fetcher", None)
-    if fetcher is not None:
-        yield fetcher.close
-    yield (client.client if hasattr(client, "client") else client._client).close
+    connections = client.client if hasattr(client, "client") else client._client
+    for end in (client.stop, getattr(fetcher, "close", None), connections.close):
+        if end is not None:
+            await _ended(end(), within_s)
+
+
+async def _ended(end: Any, within_s: float) -> None:
+    ending = asyncio.ensure_future(end)
+    _, late = await asyncio.wait([ending], timeout=within_s)
+    if late:
+        ending.cancel()
+    for result in await asyncio.gather(ending, return_exceptions=True):
+        if result is not None:
+            log.debug("a Kafka client did not stop well: %r", result)
