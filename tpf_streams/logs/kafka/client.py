@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -12,14 +12,13 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from tpf_streams.errors import LogError, TpfError
+from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.batches import BATCH_BYTES, send_records
 from tpf_streams.logs.kafka.reader import KafkaReader
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.stopping import stopped
 from tpf_streams.logs.kafka.topics import TopicSpec, ensure_topics
 from tpf_streams.ports import Record, TopicPartition
-
-log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -103,10 +102,5 @@ class KafkaClient:
     async def close(self) -> None:
         """Idempotent; never raises."""
         readers, self._readers = self._readers, []
-        for reader in readers:
-            await reader.close()
-        for client in (self.consumer, self._producer):
-            try:
-                await client.stop()
-            except (TpfError, KafkaError, OSError):
-                log.warning("a Kafka client did not stop well", exc_info=True)
+        closing = [*(reader.close() for reader in readers), stopped(self.consumer), stopped(self._producer)]
+        await asyncio.gather(*closing)

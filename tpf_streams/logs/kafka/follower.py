@@ -7,7 +7,6 @@ fetch. A partition that comes here is not followed while it is open, and is foll
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -18,6 +17,7 @@ from aiokafka.errors import KafkaError
 from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.changelog import ROW
 from tpf_streams.logs.kafka.settings import KafkaSettings
+from tpf_streams.logs.kafka.stopping import stopped
 from tpf_streams.ports import ReadableStore, StateStore
 
 log = logging.getLogger(__name__)
@@ -88,8 +88,7 @@ class ChangelogFollower:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        with contextlib.suppress(KafkaError, OSError):
-            await self._consumer.stop()
+        await stopped(self._consumer)
         self._store.close()
 
     def _parts(self) -> list[KafkaPartition]:

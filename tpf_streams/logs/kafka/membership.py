@@ -20,6 +20,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.reader import input_record
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.stopping import stopped
 from tpf_streams.ports import InputRecord, TaskGroup
 
 log = logging.getLogger(__name__)
@@ -100,8 +101,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
-        with contextlib.suppress(KafkaError, OSError):
-            await self._consumer.stop()
+        await stopped(self._consumer)
 
     # The group
 

@@ -16,6 +16,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.stopping import stopped
 from tpf_streams.ports import InputRecord, Record, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -93,8 +94,7 @@ class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return dict(self._positions)
 
     async def close(self) -> None:
-        with contextlib.suppress(KafkaError, OSError):
-            await self._consumer.stop()
+        await stopped(self._consumer)
 
     async def _take(self, max_records: int, timeout_s: float) -> list[InputRecord]:
         if not self._waiting:
