@@ -1,10 +1,12 @@
-"""What holds for every test: with CI=true nothing skips, and no deadline of hypothesis judges a busy machine."""
+"""What holds for every test: with CI=true nothing skips, no deadline of hypothesis judges a busy machine, and one
+broker serves all that need one, wherever they lie.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Generator, Iterator
+from typing import Any, TypeVar
 
 import hypothesis
 import pytest
@@ -37,3 +39,33 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """A module that skips itself while it is imported is reported here, not as a test."""
     return _fail_if_skipped((yield))
+
+
+# The broker is imported late: the rules above are tested in a folder where nothing else of the project lies.
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    wanted = any(item.get_closest_marker("broker") for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        from tests.integration.serving import fetch_jars
+
+        fetch_jars()
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers() -> Iterator[str]:
+    """One broker serves every test, so tests keep apart by fresh names for topics, groups and transactional ids."""
+    from tests.integration.serving import shared_broker
+
+    with shared_broker() as found:
+        yield found
+
+
+@pytest.fixture
+def own_broker(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A broker for one test that kills it or needs settings of its own, given by indirect parametrization."""
+    from tests.integration.kafka_broker import KraftBroker
+    from tests.integration.serving import running
+
+    with running(KraftBroker(settings=getattr(request, "param", {}))) as broker:
+        yield broker

@@ -6,10 +6,10 @@ The unit of work is `TaskLog.commit(Turn)`: records out, row changes and input p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tpf_streams.core.frozen import frozen
 
@@ -47,12 +47,17 @@ class InputRecord:
     headers: Headers = ()
 
 
-@frozen
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of one topic; the key of positions."""
 
     topic: str
     partition: int
+
+
+def positions_behind(records: Iterable[InputRecord]) -> dict[TopicPartition, int]:
+    """The next offset to read of each partition from which `records`, in their order, were read."""
+    ends = {(record.topic, record.partition): record.offset + 1 for record in records}
+    return {TopicPartition(*place): end for place, end in ends.items()}
 
 
 @frozen

@@ -48,6 +48,17 @@ def test_the_example_of_ones_own_runs_as_it_stands_there(monkeypatch, tmp_path):
     assert '{"number":"i-1","booked":true}' in found
 
 
+def test_the_faust_app_is_one(tmp_path):
+    """Its pipeline is the example above it, and Faust finds its agent."""
+    files = re.findall(r"```(?:yaml|python)\n(# (\w+\.\w+)\b.*?)```", README, re.DOTALL)
+    for text, name in files:
+        (tmp_path / name).write_text(text)
+    words = [sys.executable, "-m", "faust", "-A", "app", "agents"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "notify" in done.stdout and "invoices-outputs" in done.stdout
+
+
 @pytest.mark.parametrize("topology", sorted(path.parent.name for path in ROOT.glob("topologies/*/pipeline.yaml")))
 def test_the_commands_of_a_topology_are_calls_that_exist(topology):
     """Files exist, and options are ones that the program has; running them is for the tests of the topology."""

@@ -10,10 +10,8 @@ from typing import Annotated, TypeAlias
 import typer
 
 from tpf_streams.cli.console import Exit, fail
-from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
-from tpf_streams.dsl.load import LoadedPipeline, load_pipeline, unsupported_shapes
-from tpf_streams.errors import DefinitionError, Problem
-from tpf_streams.transports.registry import PROVIDERS
+from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
+from tpf_streams.runtime.loading import check_runnable
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -74,16 +72,5 @@ def overrides_of(given: Sequence[str] | None) -> dict[str, str]:
 def load_to_run(pipeline: Path, config: Path | None, overrides: dict[str, str]) -> LoadedPipeline:
     """A pipeline that can run here and now. Raises DefinitionError with what stands against it."""
     loaded = load_pipeline(pipeline, settings_overrides=overrides, config=config)
-    stops = [*unsupported_shapes(loaded.definition), *unsupported_transports(loaded.definition)]
-    if stops:
-        raise DefinitionError([Problem(str(pipeline), 0, "steps", text) for text in stops])
+    check_runnable(loaded.definition, str(pipeline))
     return loaded
-
-
-def unsupported_transports(definition: PipelineDefinition) -> list[str]:
-    """Transports that load and validate and do not run yet, one line each."""
-    return [
-        f"step {step.name!r}: transport {step.transport.type} does not run yet; {', '.join(PROVIDERS)} do"
-        for step in definition.steps
-        if isinstance(step, AwaitDefinition) and step.transport.type not in PROVIDERS
-    ]

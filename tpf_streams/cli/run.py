@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import importlib.util
 import os
 import shlex
 import signal
@@ -35,6 +33,7 @@ from tpf_streams.runtime.build import build, submissions
 from tpf_streams.runtime.control import ControlServer
 from tpf_streams.runtime.elsewhere import Elsewhere
 from tpf_streams.runtime.inputs import Submission
+from tpf_streams.runtime.loops import new_event_loop, spare_the_collector
 from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.operator import Operator
 from tpf_streams.runtime.run_result import RunResult
@@ -191,13 +190,8 @@ def _missing_source(options: RunOptions, loaded: LoadedPipeline) -> str:
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where it is installed. Rows and events have no cycles, so the collector need not look at each few
-    hundred of them: with Python's own thresholds it took a quarter of a run (seen: 1,711 items/s, 2,213 with these)."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    loops = importlib.import_module("uvloop") if importlib.util.find_spec("uvloop") else asyncio
-    runner = asyncio.Runner(loop_factory=loops.new_event_loop)
+    spare_the_collector()
+    runner = asyncio.Runner(loop_factory=new_event_loop)
     try:
         return runner.run(work)
     finally:

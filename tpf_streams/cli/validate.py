@@ -8,9 +8,10 @@ from pathlib import Path
 from rich.table import Table
 
 from tpf_streams.cli.console import out, told
-from tpf_streams.cli.options import Config, Overrides, Pipeline, overrides_of, unsupported_transports
+from tpf_streams.cli.options import Config, Overrides, Pipeline, overrides_of
 from tpf_streams.core.step import AnyStep, AwaitDefinition, Cardinality, PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
+from tpf_streams.runtime.loading import unsupported_transports
 from tpf_streams.runtime.operator import topics_of
 
 

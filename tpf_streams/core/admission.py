@@ -5,7 +5,7 @@ from __future__ import annotations
 from tpf_streams.core.continuation import interaction_ended, resume_scalar
 from tpf_streams.core.early import without_row
 from tpf_streams.core.effects import DeadLetter, ReturnSlot
-from tpf_streams.core.ending import close_interaction, labels
+from tpf_streams.core.ending import close_interaction
 from tpf_streams.core.envelope import CompletionEnvelope, envelope_bytes
 from tpf_streams.core.events import CompletionReceived
 from tpf_streams.core.evolve import replace
@@ -78,7 +78,7 @@ def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | 
 
 def row_of(draft: Draft, interaction_id: str | None) -> InteractionRecord | None:
     raw = None if interaction_id is None else id_bytes(interaction_id)
-    return None if raw is None else draft.interaction(text_id(raw))
+    return None if raw is None else draft.get(draft.keys.interaction_of(raw), InteractionRecord)
 
 
 def interaction_of(draft: Draft, correlation_id: str) -> str | None:
@@ -188,7 +188,7 @@ def admit(
     draft.delete(draft.keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id))
     if step.transport.owed:
         draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
-    facts = labels(step)
+    facts = step.labels
     draft.fact(
         "completion.admitted.total", facts, latencyMs=max(0, event.arrived_at_ms - interaction.created_at_epoch_ms)
     )
@@ -213,24 +213,25 @@ def admit_item(
 ) -> None:
     """An answered item goes to the live session, or through the gates of the durable path."""
     session = draft.session(execution.execution_id)
-    unit = draft.unit(interaction.unit_id)
-    if session is None or unit is None:
+    if session is None:
         return
     session = item_answered(draft, execution, session, step)
-    facts = labels(step)
-    draft.fact("item.completed.total", {**facts, "cardinality": unit.cardinality})
+    facts = step.labels
+    counted = {**facts, "cardinality": step.cardinality.value}
+    draft.fact("item.completed.total", counted)
     if session.live:
         draft.fact("live.handoff.total", facts)
         start_item(draft, execution, step, interaction, holds_slot=step.index, value=value, converted=True)
         return
     draft.effect(ReturnSlot(execution.execution_id, step.index))
+    unit = draft.unit(interaction.unit_id)
     releasing = draft.owed(execution.execution_id, OwedKind.RELEASE, step.index)
     item = interaction.item_index or 0
-    if gates_open(draft, execution, unit) and (releasing is None or item < releasing.cursor):
-        draft.fact("resume.released.total", {**facts, "cardinality": unit.cardinality})
+    if unit is not None and gates_open(draft, execution, unit) and (releasing is None or item < releasing.cursor):
+        draft.fact("resume.released.total", counted)
         start_item(draft, execution, step, interaction, holds_slot=None, value=value, converted=True)
     else:
-        draft.fact("completion.early_held.total", {**facts, "cardinality": unit.cardinality})
+        draft.fact("completion.early_held.total", counted)
 
 
 def report(draft: Draft, event: CompletionReceived, outcome: Outcome, message: str, transport: str) -> None:

@@ -11,7 +11,6 @@ from tpf_streams.core.ending import (
     fail_execution,
     failure_reason,
     finish_if_drained,
-    labels,
     succeed,
     unit_ended,
 )
@@ -247,7 +246,7 @@ def resume_scalar(
         updated_at_epoch_ms=draft.now_ms,
     )
     draft.put_execution(execution)
-    facts = labels(step)
+    facts = step.labels
     draft.fact("resume.released.total", facts)
     draft.fact("scalar.continuation.started.total", facts)
     start_segment(draft, execution, owed, value, converted=True)

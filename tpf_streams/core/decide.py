@@ -33,7 +33,7 @@ def owing(draft: Draft, owed: OwedRecord) -> ExecutionRecord | None:
     """
     current = draft.owed(owed.execution_id, owed.kind, owed.item_index)
     execution = draft.execution(owed.execution_id)
-    if current != owed or execution is None or execution.status.terminal:
+    if (current is not owed and current != owed) or execution is None or execution.status.terminal:
         return None
     return execution
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tpf_streams.core.effects import AdmitEarly, RequestSlot, SendOwed, SendRequest
-from tpf_streams.core.ending import labels
 from tpf_streams.core.envelope import idempotency_key
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
@@ -49,8 +48,7 @@ def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: i
     draft.put(keys.correlation(interaction.correlation_id), raw_id(interaction.interaction_id))
     draft.put(keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id), b"")
     send(draft, step, interaction)
-    early = keys.early(interaction.interaction_id)
-    if draft.state.early_rows and draft.get(early, EarlyRecord) is not None:
+    if draft.state.early_rows and draft.get(keys.early(interaction.interaction_id), EarlyRecord) is not None:
         draft.effect(AdmitEarly(interaction.interaction_id))
 
 
@@ -155,7 +153,7 @@ def park_scalar(draft: Draft, execution: ExecutionRecord, interaction: Interacti
 
 
 def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) -> None:
-    facts = labels(step)
+    facts = step.labels
     draft.fact("interaction.created.total", facts)
     if interaction.item_index is None:
         draft.fact("unit.dispatch_complete.total", {**facts, "cardinality": step.cardinality.value})
@@ -200,4 +198,4 @@ def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
             updated_at_epoch_ms=draft.now_ms,
         )
     )
-    draft.fact("interaction.dispatched.total", labels(draft.step(interaction.step_index)))
+    draft.fact("interaction.dispatched.total", draft.step(interaction.step_index).labels)

@@ -16,11 +16,6 @@ CLOSE_AT_ONCE = 500
 """Interactions closed in one turn."""
 
 
-def labels(step: AwaitDefinition) -> dict[str, str]:
-    """The bounded labels of a step's facts (contract 10.1)."""
-    return {"step_id": step.step_id, "transport": step.transport.type}
-
-
 def await_steps(draft: Draft) -> list[AwaitDefinition]:
     return [step for step in draft.definition.steps if isinstance(step, AwaitDefinition)]
 
@@ -67,7 +62,7 @@ def complete_unit(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, se
 def unit_ended(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, status: UnitStatus) -> None:
     draft.fact(
         "unit.terminal.total",
-        {**labels(step), "status": status.value, "cardinality": unit.cardinality},
+        {**step.labels, "status": status.value, "cardinality": unit.cardinality},
         unitId=unit.unit_id,
         executionId=unit.execution_id,
         durationMs=draft.now_ms - unit.created_at_epoch_ms,
@@ -276,5 +271,5 @@ def close_interaction(draft: Draft, interaction: InteractionRecord, status: Inte
     if draft.step(interaction.step_index).transport.owed:
         draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
     draft.effect(ReturnSlot(interaction.execution_id, interaction.step_index))
-    facts = labels(draft.step(interaction.step_index))
+    facts = draft.step(interaction.step_index).labels
     draft.fact("interaction.ended.total", {**facts, "status": status.value})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tpf_streams.core.continuation import start_segment
 from tpf_streams.core.effects import ContinueOwed
-from tpf_streams.core.ending import CLOSE_AT_ONCE, await_steps, interactions_between, labels
+from tpf_streams.core.ending import CLOSE_AT_ONCE, await_steps, interactions_between
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
 from tpf_streams.core.gates import park, stream_await, write_counts
@@ -32,7 +32,7 @@ def release(draft: Draft, owed: OwedRecord) -> None:
             start_item(draft, execution, step, interaction, holds_slot=None)
             released += 1
     if released:
-        draft.fact("resume.released.total", {**labels(step), "cardinality": unit.cardinality}, released)
+        draft.fact("resume.released.total", {**step.labels, "cardinality": unit.cardinality}, released)
     session = draft.session(owed.execution_id)
     if end >= (unit.expected_item_count or 0) or session is None or session.drained:
         draft.done(owed)

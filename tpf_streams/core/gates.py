@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tpf_streams.core.dispatch import new_unit
 from tpf_streams.core.effects import ContinueOwed, StopSource
-from tpf_streams.core.ending import labels, unit_ended
+from tpf_streams.core.ending import unit_ended
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.state import Draft
@@ -54,7 +54,7 @@ def end_source(draft: Draft, execution: ExecutionRecord, session: SessionRecord)
             updated_at_epoch_ms=draft.now_ms,
         )
     )
-    draft.fact("unit.dispatch_complete.total", {**labels(step), "cardinality": unit.cardinality})
+    draft.fact("unit.dispatch_complete.total", {**step.labels, "cardinality": unit.cardinality})
     if not session.live:
         write_counts(draft, execution, session, step)
         if not session.drained:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import fields
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import orjson
@@ -25,6 +23,7 @@ from tpf_streams.core.execution import (
     RejectRecord,
     Summary,
 )
+from tpf_streams.core.frozen import values_of
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
 from tpf_streams.errors import LogCorruptError
@@ -33,6 +32,9 @@ VERSION = 1
 _HEADER = bytes([VERSION])
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
+KIND_AT = 2
+"""Where in a key its kind is."""
+EARLY_KIND = ord("y")
 _SCALAR = 0xFFFFFFFF
 """Item number of the scalar item in keys; real items stay below it."""
 
@@ -56,40 +58,53 @@ class Keys:
 
     def __init__(self, slot: int) -> None:
         self.prefix = struct.pack(">H", slot)
-        self._kind = {kind: self.prefix + kind for kind in (b"c", b"d", b"e", b"i", b"o", b"r", b"s", b"u", b"w")}
-        self._early, self._expiry = self.prefix + b"y", self.prefix + b"z"
+        self._correlation = self.prefix + b"c"
+        self._deadline = self.prefix + b"d"
+        self._execution = self.prefix + b"e"
+        self._interaction = self.prefix + b"i"
         self.markers = self.prefix + b"m"
         self.now = self.prefix + b"n"
+        self._output = self.prefix + b"o"
+        self._reject = self.prefix + b"r"
+        self._session = self.prefix + b"s"
+        self._unit = self.prefix + b"u"
+        self._owed = self.prefix + b"w"
+        self._early = self.prefix + bytes([EARLY_KIND])
+        self._expiry = self.prefix + b"z"
 
     def execution(self, execution_id: str) -> bytes:
-        return self._kind[b"e"] + raw_id(execution_id)
+        return self._execution + raw_id(execution_id)
 
     def session(self, execution_id: str) -> bytes:
-        return self._kind[b"s"] + raw_id(execution_id)
+        return self._session + raw_id(execution_id)
 
     def unit(self, unit_id: str) -> bytes:
-        return self._kind[b"u"] + raw_id(unit_id)
+        return self._unit + raw_id(unit_id)
 
     def interaction(self, interaction_id: str) -> bytes:
-        return self._kind[b"i"] + raw_id(interaction_id)
+        return self._interaction + raw_id(interaction_id)
+
+    def interaction_of(self, raw: bytes) -> bytes:
+        """The key of an interaction whose id came from outside, as `id_bytes` gives it."""
+        return self._interaction + raw
 
     def correlation(self, correlation_id: str) -> bytes:
         """-> 16 bytes: the interaction's id."""
-        return self._kind[b"c"] + raw_id(correlation_id)
+        return self._correlation + raw_id(correlation_id)
 
     def deadline(self, epoch_ms: int, interaction_id: str) -> bytes:
         """Present exactly while the interaction is open; in order of time."""
-        return self._kind[b"d"] + _U64.pack(epoch_ms) + raw_id(interaction_id)
+        return self._deadline + _U64.pack(epoch_ms) + raw_id(interaction_id)
 
     def output(self, execution_id: str, item_index: int | None) -> bytes:
         """Present exactly when the item is settled."""
-        return self._kind[b"o"] + raw_id(execution_id) + _item(item_index)
+        return self._output + raw_id(execution_id) + _item(item_index)
 
     def reject(self, execution_id: str, ordinal: int) -> bytes:
-        return self._kind[b"r"] + raw_id(execution_id) + _U32.pack(ordinal)
+        return self._reject + raw_id(execution_id) + _U32.pack(ordinal)
 
     def owed(self, execution_id: str, kind: OwedKind, item_index: int | None) -> bytes:
-        return self._kind[b"w"] + raw_id(execution_id) + _OWED_BYTE[kind] + _item(item_index)
+        return self._owed + raw_id(execution_id) + _OWED_BYTE[kind] + _item(item_index)
 
     def early(self, interaction_id: str) -> bytes:
         return self._early + raw_id(interaction_id)
@@ -98,22 +113,22 @@ class Keys:
         return self._expiry + _U64.pack(epoch_ms) + raw_id(interaction_id)
 
     def outputs_of(self, execution_id: str) -> tuple[bytes, bytes]:
-        return _range(self._kind[b"o"] + raw_id(execution_id))
+        return _range(self._output + raw_id(execution_id))
 
     def rejects_of(self, execution_id: str) -> tuple[bytes, bytes]:
-        return _range(self._kind[b"r"] + raw_id(execution_id))
+        return _range(self._reject + raw_id(execution_id))
 
     def owed_of(self, execution_id: str) -> tuple[bytes, bytes]:
-        return _range(self._kind[b"w"] + raw_id(execution_id))
+        return _range(self._owed + raw_id(execution_id))
 
     def all_owed(self) -> tuple[bytes, bytes]:
-        return _range(self._kind[b"w"])
+        return _range(self._owed)
 
     def all_executions(self) -> tuple[bytes, bytes]:
-        return _range(self._kind[b"e"])
+        return _range(self._execution)
 
     def all_deadlines(self) -> tuple[bytes, bytes]:
-        return _range(self._kind[b"d"])
+        return _range(self._deadline)
 
     def all_early(self) -> tuple[bytes, bytes]:
         return _range(self._early)
@@ -123,7 +138,7 @@ class Keys:
 
     def deadlines_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
         """Deadlines that are over at `epoch_ms`: deadline < epoch_ms. Arriving at the deadline itself is in time."""
-        return self._kind[b"d"], self._kind[b"d"] + _U64.pack(max(0, epoch_ms))
+        return self._deadline, self._deadline + _U64.pack(max(0, epoch_ms))
 
     def expiries_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
         return self._expiry, self._expiry + _U64.pack(max(0, epoch_ms))
@@ -198,7 +213,7 @@ _DECODE: dict[type, Callable[[list[Any]], Any]] = {
     RejectRecord: lambda values: RejectRecord(*values),
     EarlyRecord: lambda values: EarlyRecord(*values),
 }
-_FIELDS = {cls: attrgetter(*(f.name for f in fields(cls))) for cls in _DECODE}
+_VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {cls: values_of(cls) for cls in _DECODE}
 
 
 def encode(record: object) -> bytes:
@@ -207,7 +222,7 @@ def encode(record: object) -> bytes:
         return _HEADER + record
     if isinstance(record, dict):
         return _HEADER + orjson.dumps(record)
-    return _HEADER + orjson.dumps(_FIELDS[type(record)](record))
+    return _HEADER + orjson.dumps(_VALUES[type(record)](record))
 
 
 def decode(cls: type[R], value: bytes) -> R:

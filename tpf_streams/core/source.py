@@ -71,15 +71,14 @@ def items_pulled(draft: Draft, event: ItemsPulled) -> None:
         return
     index = draft.definition.next_await(owed.step_index)
     for element in event.elements:
-        session = draft.session(event.execution_id)
-        if session is None or session.source_ended:
-            return
         if isinstance(element, ItemReject):
-            reject_row(draft, session, element)
+            session = reject_row(draft, session, element)
         else:
-            take_item(draft, execution, session, index, element)
-    session = draft.session(event.execution_id)
-    if event.ended and session is not None and not session.source_ended:
+            taken = take_item(draft, execution, session, index, element)
+            if taken is None or taken.source_ended:
+                return
+            session = taken
+    if event.ended:
         finish_if_drained(draft, execution, end_source(draft, execution, session))
 
 
@@ -88,7 +87,7 @@ def source_work(draft: Draft, execution_id: str) -> OwedRecord | None:
     return draft.owed(execution_id, OwedKind.SEGMENT, None)
 
 
-def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> None:
+def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> SessionRecord:
     ordinal, limits = session.rejected_rows + session.rejected_items, draft.definition.limits
     file, column, reason = (
         row_text(text, limits.error_message_chars) for text in (reject.file, reject.column, reject.reason)
@@ -96,49 +95,50 @@ def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> None
     raw = row_text(reject.raw, limits.max_payload_bytes)
     record = RejectRecord(session.execution_id, ordinal, None, file, reject.line, column, reason, raw)
     draft.put(draft.keys.reject(session.execution_id, ordinal), record)
-    draft.put_session(
-        replace(session, source_position=session.source_position + 1, rejected_rows=session.rejected_rows + 1)
-    )
+    session = replace(session, source_position=session.source_position + 1, rejected_rows=session.rejected_rows + 1)
+    draft.put_session(session)
     draft.fact("row.rejected.total", {})
+    return session
 
 
-def take_item(draft: Draft, execution: ExecutionRecord, session: SessionRecord, index: int, payload: Json) -> None:
+def take_item(
+    draft: Draft, execution: ExecutionRecord, session: SessionRecord, index: int, payload: Json
+) -> SessionRecord | None:
+    """Dispatch an item, or settle one that waits for nobody. Returns where the session stands then."""
     number = session.next_item_index
     try:
         digest = chain(session.source_digest, payload)
     except TypeError as error:
         event = SourceFailed(execution.execution_id, PayloadError.code, f"item {number} is not plain JSON: {error}", "")
         source_failed(draft, event)
-        return
-    draft.put_session(
-        replace(
-            session,
-            next_item_index=number + 1,
-            source_position=session.source_position + 1,
-            source_digest=digest,
-        )
+        return draft.session(execution.execution_id)
+    session = replace(
+        session, next_item_index=number + 1, source_position=session.source_position + 1, source_digest=digest
     )
+    draft.put_session(session)
     awaited = index < len(draft.definition.steps)
     try:
         if awaited:
             draft.effect(UseSlot(execution.execution_id))
             dispatch(draft, execution, index, number, payload)
-        else:
-            settle_unawaited(draft, execution, number, payload)
+            return session
+        return settle_unawaited(draft, execution, session, number, payload)
     except PayloadError as error:
         kind, slot = (OwedKind.SLOT, index) if awaited else (OwedKind.SEGMENT, None)
         failed = OwedRecord(execution.execution_id, kind, number, index, holds_slot=slot)
         item_failed(draft, execution, failed, error.code, str(error), "")
+        return draft.session(execution.execution_id)
 
 
-def settle_unawaited(draft: Draft, execution: ExecutionRecord, number: int, payload: Json) -> None:
+def settle_unawaited(
+    draft: Draft, execution: ExecutionRecord, session: SessionRecord, number: int, payload: Json
+) -> SessionRecord:
     """An item of a stream that waits for nobody is an output as it comes. Raises PayloadError."""
-    session = draft.session(execution.execution_id)
-    if session is None:
-        return
     check_payload(draft, payload, "the output of", draft.definition.steps[-1])
     write_output(draft, execution, number, [payload], None, f"{execution.execution_id}:{number}")
-    draft.put_session(replace(session, settled=session.settled + 1, outputs=session.outputs + 1))
+    session = replace(session, settled=session.settled + 1, outputs=session.outputs + 1)
+    draft.put_session(session)
+    return session
 
 
 def source_failed(draft: Draft, event: SourceFailed) -> None:

@@ -8,18 +8,17 @@ changes and ends as a `Decision`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from tpf_streams.core import rows
 from tpf_streams.core.effects import Effect, Fact
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.frozen import frozen
-from tpf_streams.core.identity import IdFactory, UnitIds, id_bytes
+from tpf_streams.core.identity import IdFactory, UnitIds
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
-from tpf_streams.core.rows import Keys
+from tpf_streams.core.rows import EARLY_KIND, KIND_AT, Keys
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
-from tpf_streams.core.token import TokenSigner
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 
 R = TypeVar("R")
@@ -28,6 +27,7 @@ _CACHE_MAX = 8192
 _CACHE_BYTES_MAX = 4 * 1024 * 1024
 """Of those rows as stored, of one partition; decoded they take three times as much. A row may hold two payloads of
 256 KiB, and a worker has many partitions: the count alone bounds nothing."""
+_READ_ONCE = frozenset({OutputRecord, RejectRecord, bytes, dict})
 _ABSENT = object()
 
 
@@ -59,7 +59,7 @@ class State:
         self.definition = definition
         self.keys = Keys(slot)
         self.ids = IdFactory(definition.id_secret)
-        self.signer = TokenSigner(definition.resume_token_secrets) if definition.resume_token_secrets else None
+        self.signer = definition.signer if definition.resume_token_secrets else None
         self.now_ms = 0
         self.early_rows = sum(1 for _ in store.scan(*self.keys.all_early()))
         self._store = store
@@ -118,11 +118,6 @@ class State:
         """Write the partition's time with the open turn."""
         self._dirty[self.keys.now] = self.now_ms.to_bytes(8, "big")
 
-    @staticmethod
-    def ours(text: str | None) -> bool:
-        """Whether an id has the form of ours; only such an id can name a row."""
-        return text is not None and id_bytes(text) is not None
-
     def prefetch(self, cls: type[R], keys: Sequence[bytes]) -> None:
         """Read many rows at once into the cache."""
         missing = [key for key in keys if key not in self._cache and key not in self._dirty]
@@ -170,9 +165,9 @@ class State:
 
     def apply(self, decision: Decision) -> None:
         """Take a whole decision into the open turn."""
-        dirty, early = self._dirty, self.keys.early("0" * 32)[:3]
+        dirty = self._dirty
         for key, record in decision.changes:
-            if key[:3] == early:
+            if key[KIND_AT] == EARLY_KIND:
                 self.early_rows += (record is not None) - (self.get(key, EarlyRecord) is not None)
             dirty[key] = record
 
@@ -188,21 +183,15 @@ class State:
 
     def committed(self) -> None:
         """The open turn holds, as `encoded_changes` gave it last: its rows are the base now."""
+        dirty = self._dirty
         for key, value in self._encoded.items():
-            record = self._dirty[key]
-            if value is None or not self._needed_again(record):
-                self._forget(key)
-            else:
+            record = dirty[key]
+            if value is not None and _needed_again(record):
                 self._remember(key, record, len(value))
+            elif key in self._cache:
+                self._forget(key)
         self._dirty.clear()
         self._encoded = {}
-
-    @staticmethod
-    def _needed_again(record: object) -> bool:
-        """What is settled is read by publishing only, indexes as bytes: kept, they would push others out."""
-        if isinstance(record, InteractionRecord):
-            return not record.status.terminal
-        return not isinstance(record, OutputRecord | RejectRecord | bytes | dict)
 
     def _remember(self, key: bytes, record: object, size: int) -> None:
         self._forget(key)
@@ -217,8 +206,17 @@ class State:
             self._cached_bytes -= kept[1]
 
 
+def _needed_again(record: object) -> bool:
+    """What is settled is read by publishing only, indexes as bytes: kept, they would push others out."""
+    if isinstance(record, InteractionRecord):
+        return not record.status.terminal
+    return type(record) not in _READ_ONCE
+
+
 class Draft:
     """The changes, effects and facts of one decision in the making."""
+
+    __slots__ = ("_changes", "_effects", "_facts", "definition", "keys", "now_ms", "outcome", "state")
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -236,7 +234,7 @@ class Draft:
     def effect(self, effect: Effect) -> None:
         self._effects.append(effect)
 
-    def fact(self, name: str, labels: dict[str, str], count: int = 1, **ids: object) -> None:
+    def fact(self, name: str, labels: Mapping[str, str], count: int = 1, **ids: object) -> None:
         self._facts.append(Fact(name, labels, ids, count))
 
     def put(self, key: bytes, record: object | None) -> None:

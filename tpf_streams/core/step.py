@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from tpf_streams.core.token import TokenSigner
+
 Json: TypeAlias = Any
 """A plain JSON value: None, bool, int, float, str, a list of these, or a dict of str to these. Decimals are str."""
 
@@ -107,6 +109,11 @@ class AwaitDefinition:
     """Top-level fields of the input type whose scalar is decimal: equal amounts make equal idempotency keys (0.7)."""
     convert: Callable[[Json], object] = lambda payload: payload
     """Completion payload (plain JSON) -> the object the next step takes. Raises PayloadError. Pure."""
+    labels: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    """The bounded labels of the step's facts (contract 10.1)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", {"step_id": self.step_id, "transport": self.transport.type})
 
 
 AnyStep: TypeAlias = StepDefinition | AwaitDefinition
@@ -149,6 +156,8 @@ class PipelineDefinition:
     """Whether an object is published at the end of each execution (contract 0.16)."""
     ingests_objects: bool = False
     """Whether executions come from an object source, each carrying a `SourceObject`."""
+    signer: TokenSigner = field(init=False, repr=False, compare=False)
+    """The one signer of the pipeline: what signs a request knows its token when the answer comes."""
     _next_await: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _segments: tuple[tuple[StepDefinition, ...], ...] = field(init=False, repr=False, compare=False)
 
@@ -158,6 +167,7 @@ class PipelineDefinition:
         for index in range(count - 1, -1, -1):
             nexts[index] = index if isinstance(self.steps[index], AwaitDefinition) else nexts[index + 1]
         segments = (self.steps[index : nexts[index]] for index in range(count + 1))
+        object.__setattr__(self, "signer", TokenSigner(self.resume_token_secrets))
         object.__setattr__(self, "_next_await", tuple(nexts))
         object.__setattr__(
             self, "_segments", tuple(tuple(it for it in part if isinstance(it, StepDefinition)) for part in segments)

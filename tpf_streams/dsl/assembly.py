@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tpf_streams.core.step import (
     AnyStep,
@@ -24,8 +25,31 @@ from tpf_streams.dsl.setting import SecretText
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.dsl.steps import AwaitKeys, ParsedStep
 from tpf_streams.dsl.types import TypeRegistry
+from tpf_streams.errors import Problem
 
 _APPLICATION_ID_MAX = 249 - len("-dead-letters")
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The names of a pipeline. `awaits`: the transport of each await step by the step's name, where it could be read;
+    `problems`: what is wrong so far."""
+
+    pipeline_id: str
+    application_id: str
+    output_topic: str
+    settings: Settings
+    awaits: Mapping[str, TransportSpec]
+    problems: tuple[Problem, ...] = ()
+
+
+def outline(reading: Reading, problems: tuple[Problem, ...] = ()) -> Outline:
+    settings = reading.settings
+    pipeline_id = settings.text("pipeline.orchestrator.pipeline-id") or kebab_case(reading.app_name)
+    application_id = settings.text("pipeline.application-id") or pipeline_id
+    topic = settings.text("publish.topic") or f"{application_id}-outputs"
+    awaits = {step.name: step.awaits.transport for step in reading.steps if step.awaits and step.awaits.transport}
+    return Outline(pipeline_id, application_id, topic, settings, awaits, problems)
 
 
 def service_step(step: ParsedStep, way: Way, *, last: bool) -> StepDefinition:
@@ -78,12 +102,11 @@ def _step(step: ParsedStep, way: Way, types: TypeRegistry, *, last: bool) -> Any
 def assemble(reading: Reading, ways: Sequence[Way]) -> PipelineDefinition:
     """The definition of a file that was read and connected without a problem; names of topics may still be illegal."""
     settings, source = reading.settings, reading.source
-    pipeline_id = settings.text("pipeline.orchestrator.pipeline-id") or kebab_case(reading.app_name)
-    application_id = settings.text("pipeline.application-id") or pipeline_id
-    topic = settings.text("publish.topic") or f"{application_id}-outputs"
-    _check_topics(reading, application_id, topic)
+    names = outline(reading)
+    application_id = names.application_id
+    _check_topics(reading, application_id, names.output_topic)
     return PipelineDefinition(
-        pipeline_id=pipeline_id,
+        pipeline_id=names.pipeline_id,
         app_name=reading.app_name,
         steps=tuple(
             _step(step, way, reading.types, last=step is reading.steps[-1])
@@ -99,7 +122,7 @@ def assemble(reading: Reading, ways: Sequence[Way]) -> PipelineDefinition:
         budget_enabled=settings.flag("pipeline.await-admission.enabled"),
         resume_token_secrets=_secrets(settings),
         strict_envelopes=settings.flag("strict-envelopes"),
-        output_topic=topic,
+        output_topic=names.output_topic,
         publishes=reading.publish is not None,
         ingests_objects=source is not None,
     )

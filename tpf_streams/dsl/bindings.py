@@ -109,7 +109,7 @@ def prepare(step: StepDefinition, types: TypeRegistry, function: Callable[..., A
     signature = inspect_callable(function)
     _check_kind(step, signature)
     _bind_classes(types, step.input_type, signature.input, "input")
-    _bind_classes(types, step.output_type, _item(signature.output), "output")
+    _bind_classes(types, step.output_type, item_of(signature.output), "output")
     return signature
 
 
@@ -188,19 +188,19 @@ def _check_kind(step: StepDefinition, signature: Signature) -> None:
         raise ValueError(f"an inline step is a plain function, and this is an {signature.kind}")
 
 
-def _item(annotation: Any) -> Any:
+def item_of(annotation: Any) -> Any:
     """What a generator, or a function that returns many, gives one by one."""
     origin = typing.get_origin(annotation)
     if origin in _WRAPPERS or (origin is not None and origin in (collections.abc.Awaitable, collections.abc.Coroutine)):
         arguments = typing.get_args(annotation)
         position = 2 if origin is collections.abc.Coroutine else 0
-        return _item(arguments[position]) if len(arguments) > position else None
+        return item_of(arguments[position]) if len(arguments) > position else None
     return annotation
 
 
 def _bind_classes(types: TypeRegistry, type_name: str, annotation: Any, side: str) -> None:
-    if _is_many(annotation):
-        annotation = _item(annotation)
+    if is_many(annotation):
+        annotation = item_of(annotation)
     concrete = types.concrete(type_name)
     for cls in (it for it in record_classes(annotation) if it is not ItemReject and it is not StepContext):
         wanted = types.bound_to(cls)
@@ -212,7 +212,7 @@ def _bind_classes(types: TypeRegistry, type_name: str, annotation: Any, side: st
         types.bind(wanted, cls)
 
 
-def _is_many(annotation: Any) -> bool:
+def is_many(annotation: Any) -> bool:
     return typing.get_origin(annotation) in _WRAPPERS
 
 
@@ -225,7 +225,7 @@ def _acceptor(admitted: Collection[str] | None, types: TypeRegistry) -> Callable
 
 def _input_converter(step: StepDefinition, types: TypeRegistry, annotation: Any) -> Callable[[Any], Any]:
     if step.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.MANY_TO_MANY):
-        one = _one_converter(step, types, _item(annotation) if _is_many(annotation) else None)
+        one = _one_converter(step, types, item_of(annotation) if is_many(annotation) else None)
         return lambda values: [one(value) for value in values]
     return _one_converter(step, types, annotation)
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tpf_streams.core.step import AwaitDefinition, Cardinality, PipelineDefinition, StepDefinition
-from tpf_streams.dsl.assembly import assemble, service_step
+from tpf_streams.dsl.assembly import Outline, assemble, outline, service_step
 from tpf_streams.dsl.bindings import Signature, StepBinding, finish_binding, prepare
 from tpf_streams.dsl.imports import Importer
 from tpf_streams.dsl.objects import Endpoint, ObjectPublishConfig, ObjectSourceConfig
@@ -21,6 +21,7 @@ from tpf_streams.dsl.routing import Stop, Way, route
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.dsl.shapes import is_record_class
 from tpf_streams.dsl.types import TypeRegistry
+from tpf_streams.dsl.written import PipelineDocument, from_file
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -40,7 +41,7 @@ class LoadedPipeline:
 
 
 def load_pipeline(
-    path: Path | str,
+    pipeline: Path | str | PipelineDocument,
     *,
     settings_overrides: Mapping[str, str] = _NOTHING,
     config: Path | None = None,
@@ -48,16 +49,16 @@ def load_pipeline(
     require_secret: bool = True,
     functions: Mapping[str, Callable[..., Any]] = _NOTHING,
 ) -> LoadedPipeline:
-    """Load and check everything about one pipeline.
+    """Load and check everything about one pipeline, given by its file or as a document.
 
     `functions`: callables by step name, used before a step's `service`. `require_secret=False`: for `validate` on a
     machine that does not have the secret. Raises DefinitionError with every problem found.
     """
-    path = Path(path)
     report = Report()
-    importer = Importer(path)
+    document = _document(pipeline, report)
+    path, importer = document.path, Importer(document.path)
     places = Places(settings_overrides, config, environ)
-    reading = read_pipeline(path, places, report, lambda types, text: _declare_class(types, text, importer))
+    reading = _read(document, places, report, importer)
     check(reading.settings, reading.steps, report, str(path), require_secret)
     ways, bound = _connect(reading, functions, importer, report)
     report.raise_problems()
@@ -73,6 +74,31 @@ def load_pipeline(
     )
 
 
+def read_outline(
+    pipeline: Path | str | PipelineDocument,
+    *,
+    settings_overrides: Mapping[str, str] = _NOTHING,
+    config: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Outline:
+    """What can be known before the callables are. Raises DefinitionError for a file that cannot be read at all."""
+    report = Report()
+    document = _document(pipeline, report)
+    places = Places(settings_overrides, config, environ)
+    reading = _read(document, places, report, Importer(document.path))
+    return outline(reading, tuple(report.problems))
+
+
+def _document(pipeline: Path | str | PipelineDocument, report: Report) -> PipelineDocument:
+    return pipeline if isinstance(pipeline, PipelineDocument) else from_file(Path(pipeline), report)
+
+
+def _read(document: PipelineDocument, places: Places, report: Report, importer: Importer) -> Reading:
+    return read_pipeline(
+        document, places, report, lambda types, text: _declare_class(types, text, document.classes, importer)
+    )
+
+
 def unsupported_shapes(definition: PipelineDefinition) -> list[str]:
     """Shapes that load and validate and do not run yet, one line each."""
     found: list[str] = []
@@ -84,9 +110,14 @@ def unsupported_shapes(definition: PipelineDefinition) -> list[str]:
     return found
 
 
-def _declare_class(types: TypeRegistry, text: str, importer: Importer) -> str:
-    """Declare the type that a Python class shows, under its name. Raises ValueError."""
-    cls = importer.find(text)
+def _declare_class(types: TypeRegistry, text: str, classes: Mapping[str, type], importer: Importer) -> str:
+    """Declare what a Python class shows, under its name, or the union of several, parted by `|`. Raises ValueError."""
+    names = [_declare_one(types, part, classes, importer) for part in text.split("|")]
+    return names[0] if len(names) == 1 else types.declare_union(names)
+
+
+def _declare_one(types: TypeRegistry, text: str, classes: Mapping[str, type], importer: Importer) -> str:
+    cls = classes.get(text) or importer.find(text)
     if not is_record_class(cls):
         raise ValueError(f"{text} is neither a pydantic model nor a dataclass")
     return types.declare(cls)

@@ -180,10 +180,10 @@ def _filter(body: Section) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _poll(body: Section) -> tuple[bool, int, int]:
-    body.unused("poll", "a run lists its source once, object by object")
     section = body.section("poll")
     if section is None:
         return True, POLL_INTERVAL_MS, BATCH_SIZE
+    body.note("poll", "workers look at the source so often; a run lists it once, object by object")
     enabled, interval = section.flag("enabled"), section.duration_ms("interval")
     batch = section.integer("batchSize", 1, 100_000)
     section.finish()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpf_streams.dsl.declarations import VERSIONS, read_types
-from tpf_streams.dsl.document import ListNode, MapNode, TextNode, parse_yaml, read_text
+from tpf_streams.dsl.document import ListNode, MapNode, TextNode
 from tpf_streams.dsl.layers import Given, Rank, from_environ, from_file, from_node, from_overrides
 from tpf_streams.dsl.naming import kebab_case
 from tpf_streams.dsl.objects import (
@@ -25,6 +25,7 @@ from tpf_streams.dsl.settings import Settings, resolve
 from tpf_streams.dsl.steps import ParsedStep, read_step
 from tpf_streams.dsl.type_names import TypeNames
 from tpf_streams.dsl.types import TypeRegistry
+from tpf_streams.dsl.written import PipelineDocument
 from tpf_streams.errors import DefinitionError
 
 PROPERTIES = "application.properties"
@@ -71,14 +72,14 @@ class Reading:
 
 
 def read_pipeline(
-    path: Path, places: Places, report: Report, declare_class: Callable[[TypeRegistry, str], str]
+    document: PipelineDocument, places: Places, report: Report, declare_class: Callable[[TypeRegistry, str], str]
 ) -> Reading:
     """Read everything there is. `declare_class` declares the type behind `package.module:Class`, or raises ValueError.
 
-    Raises DefinitionError when the file is no YAML mapping; every other problem goes to `report`.
+    Every problem goes to `report`.
     """
-    file = str(path)
-    root = Section(report, file, parse_yaml(read_text(path, file), file, report), "", 1)
+    path = document.path
+    root = Section(report, str(path), document.root, "", 1)
     app_name = root.text("appName", required=True) or ""
     if app_name and not kebab_case(app_name):
         root.problem("appName", "needs a letter or digit")

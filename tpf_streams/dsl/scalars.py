@@ -217,6 +217,10 @@ def _writer(read: Callable[[Json], str], kind: type, render: Callable[[Any], str
     return write
 
 
+def _write_uuid(value: object) -> str:
+    return str(value) if isinstance(value, UUID) else _uuid(value)
+
+
 def _moment(value: datetime) -> str:
     text = value.isoformat()
     return text[:-6] + "Z" if text.endswith("+00:00") else text
@@ -248,7 +252,7 @@ SCALARS = {
     for scalar in (
         Scalar("string", str, read_string, read_string),
         Scalar("decimal", Decimal, read_decimal, write_decimal),
-        Scalar("uuid", str, _uuid, _writer(_uuid, UUID, str)),
+        Scalar("uuid", str, _uuid, _write_uuid),
         Scalar("timestamp", str, _timestamp, _writer(_timestamp, datetime, _moment)),
         Scalar("datetime", str, _datetime, _writer(_datetime, datetime, _moment)),
         Scalar("date", str, _date, _writer(_date, date, str)),

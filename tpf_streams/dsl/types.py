@@ -7,7 +7,7 @@ instance of one arm's class, and its JSON is `{"<arm>": {...}}` (contract 1.5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,12 @@ class TypeRegistry:
         """
         return record_of(cls, self)
 
+    def declare_union(self, names: Sequence[str]) -> str:
+        """Declare the union of declared record types; -> its name. An arm is called as its type, in camel case."""
+        name = "Or".join(names)
+        self.unions.setdefault(name, UnionType(name, {kind[:1].lower() + kind[1:]: kind for kind in names}))
+        return name
+
     def bind(self, name: str, cls: type) -> None:
         """Let `cls` stand for record type `name`; the first one bound is what converters make.
 
@@ -115,7 +121,7 @@ class TypeRegistry:
 
     def type_of(self, value: object) -> str | None:
         """The record type that the class of `value`, or its nearest bound base, stands for."""
-        use = self._use(type(value))
+        use = self._uses.get(type(value)) or self._use(type(value))
         return use.type_name if use else None
 
     def _use(self, cls: type) -> TypeUse | None:

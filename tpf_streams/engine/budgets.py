@@ -58,14 +58,16 @@ class Budgets:
         if scope is not None:
             scope.adopt(execution_id, 1)
 
-    def request(self, step_index: int, execution_id: str, granted: Granted) -> None:
-        """Call `granted` once a slot is held: at once, or when one comes back. First come, first served."""
+    def request(self, step_index: int, execution_id: str, granted: Granted, count: int = 1) -> None:
+        """Ask for `count` slots. Calls `granted` for each once it is held: at once, or when one comes back; first
+        come, first served."""
         scope = self._scopes.get(step_index)
         if scope is None:
-            granted()
+            for _ in range(count):
+                granted()
             return
-        self._waiting.setdefault((step_index, execution_id), deque()).append(granted)
-        scope.request(execution_id, 1)
+        self._waiting.setdefault((step_index, execution_id), deque()).extend([granted] * count)
+        scope.request(execution_id, count)
         self._grant(step_index)
 
     def release(self, step_index: int, execution_id: str) -> None:
@@ -89,7 +91,7 @@ class Budgets:
 
     def _grant(self, step_index: int) -> None:
         """Hand out what is free. Who is told may give the slot back at once: a loop, so that no stack grows with it."""
-        if step_index in self._granting:
+        if step_index in self._granting or not self._scopes[step_index].waiting:
             return
         self._granting.add(step_index)
         try:

@@ -66,9 +66,10 @@ class LiveSession:
         wanted = min(credit(self._runner.definition, row), PULL_MAX)
         if not self._budgets.limits(self._await_index):
             return wanted
-        for _ in range(wanted - self._granted - self._requested):
-            self._requested += 1
-            self._budgets.request(self._await_index, self.execution_id, self._slot_granted)
+        missing = wanted - self._granted - self._requested
+        if missing > 0:
+            self._requested += missing
+            self._budgets.request(self._await_index, self.execution_id, self._slot_granted, missing)
         return min(wanted, self._granted)
 
     def use_slot(self) -> None:

@@ -15,6 +15,7 @@ from tpf_streams.core.events import SegmentCompleted, SegmentFailed
 from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.step import Cardinality, Json, PipelineDefinition, StepDefinition
 from tpf_streams.engine.retry import RetryPolicy, code_of, is_control, message_of
+from tpf_streams.engine.step_loop import StepLoop
 from tpf_streams.errors import TerminalError
 from tpf_streams.ports import Bindings, BoundStep, Clock, StepKind
 
@@ -22,7 +23,8 @@ from tpf_streams.ports import Bindings, BoundStep, Clock, StepKind
 class SegmentRunner:
     """Calls the bound steps. Holds no state of an execution.
 
-    `executor` None: sync steps run on the caller's thread, for tests and simulation that must be repeatable.
+    `executor` None: sync steps run on the caller's thread, for tests and simulation that must be repeatable. `loop`:
+    where async steps run, None for the caller's.
     """
 
     def __init__(
@@ -32,12 +34,14 @@ class SegmentRunner:
         clock: Clock,
         policy: RetryPolicy,
         executor: Executor | None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.definition = definition
         self.bindings = bindings
         self.clock = clock
         self.policy = policy
         self.executor = executor
+        self.step_loop = StepLoop(loop)
         self._inline = {
             index: bool(steps) and all(self._quick(step) for step in steps)
             for index, steps in ((i, definition.segment(i)) for i in range(len(definition.steps)))
@@ -92,9 +96,9 @@ class SegmentRunner:
         return [self.bindings.encode(self.definition.next_await(owed.step_index), value)]
 
     async def call(self, bound: BoundStep, value: object, context: StepContext) -> Any:
-        """One step that gives one result: an async one on the loop, a sync one in the pool."""
+        """One step that gives one result: an async one on the loop of steps, a sync one in the pool."""
         if bound.kind == StepKind.ASYNC_FUNCTION:
-            return await bound.call(value, context)
+            return await self.step_loop.run(lambda: bound.call(value, context))
         return await self.in_pool(lambda: bound.call(value, context))
 
     async def in_pool(self, function: Callable[[], Any]) -> Any:

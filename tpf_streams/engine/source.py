@@ -80,7 +80,7 @@ class _Chain:
 
     async def _results(self, step: StepDefinition, bound: BoundStep, value: object) -> AsyncGenerator[object, None]:
         if bound.kind == StepKind.ASYNC_GENERATOR:
-            async with aclosing(bound.call(value, self._context)) as results:
+            async with aclosing(self._runner.step_loop.iterate(bound.call(value, self._context))) as results:
                 async for item in results:
                     yield item
             return

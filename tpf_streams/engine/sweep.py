@@ -45,8 +45,7 @@ class Sweep:
         """Whether a deadline is over and may pass now."""
         if held or not self._may_pass(state):
             return False
-        # An early completion brings a deadline of its own, which may be near: then nothing is put off.
-        if state.now_ms < self.look_ms and not state.early_rows:
+        if self.quiet(state, state.now_ms):
             return False
         first = state.first_deadline_ms()
         if first is not None and first < state.now_ms:
@@ -54,6 +53,11 @@ class Sweep:
         later = state.now_ms + self.shortest_ms
         self.look_ms = later if first is None else min(later, first)
         return False
+
+    def quiet(self, state: State, until_ms: int) -> bool:
+        """Whether it is known, without asking the store, that no deadline passes before `until_ms`."""
+        # An early completion brings a deadline of its own, which may be near: then nothing is put off.
+        return self.open and until_ms < self.look_ms and not state.early_rows
 
     def next_ms(self, state: State) -> int | None:
         """When to look again without being told; None: nothing has a deadline. Markers come as input."""

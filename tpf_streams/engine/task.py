@@ -26,6 +26,7 @@ from tpf_streams.core.events import (
     SourceFailed,
 )
 from tpf_streams.core.execution import ExecutionRecord
+from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.state import State
 from tpf_streams.core.unit import SessionRecord
@@ -41,7 +42,7 @@ from tpf_streams.engine.segments import detail_of
 from tpf_streams.engine.sweep import Sweep
 from tpf_streams.engine.wire import WireError
 from tpf_streams.errors import BackPressureError, LogError
-from tpf_streams.ports import InputRecord, Record, TaskLog, TopicPartition, Turn
+from tpf_streams.ports import InputRecord, Record, TaskLog, TopicPartition, Turn, positions_behind
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +165,6 @@ class Task:
         Back-pressure (contract 0.11): what a full partition cannot hold is not taken, and nothing behind it. It waits
         here, undecided and before its position, until dispatches or expiries have made room.
         """
-        positions: dict[TopicPartition, int] = {}
         self._held_back = []
         self._prefetch(event for _, event in found)
         for place, (record, event) in enumerate(found):
@@ -177,15 +177,14 @@ class Task:
             except BackPressureError:
                 self._held_back = found[place:]
                 break
-            positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
         self._current = None
-        return positions
+        return positions_behind(record for record, _ in found[: len(found) - len(self._held_back)])
 
     def _prefetch(self, events: Iterable[Event | WireError]) -> None:
         """One multi-get for the rows of a batch of answers."""
         named = [event.envelope.interaction_id for event in events if isinstance(event, CompletionReceived)]
-        keys = [self.state.keys.interaction(found) for found in named if found is not None and self.state.ours(found)]
-        self.state.prefetch(InteractionRecord, keys)
+        ids = [id_bytes(name) for name in named if name is not None]
+        self.state.prefetch(InteractionRecord, [self.state.keys.interaction_of(raw) for raw in ids if raw is not None])
 
     def _take_local(self) -> None:
         for _ in range(LOCAL_EVENTS_MAX):

@@ -7,7 +7,7 @@ never guessed. Values are JSON of ours, but for completions and dead letters: th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 import orjson
@@ -23,6 +23,7 @@ from tpf_streams.core.events import (
     InteractionCancelled,
     SessionCancelled,
 )
+from tpf_streams.core.frozen import frozen
 from tpf_streams.core.step import Limits, SourceObject
 from tpf_streams.errors import TpfError
 from tpf_streams.ports import Headers, InputRecord, Record
@@ -55,7 +56,7 @@ class WireError(TpfError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Where a record was read. As text `topic/partition/offset`; topic names hold no slash."""
 

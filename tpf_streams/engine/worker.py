@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 IDLE_WAIT_S = 1.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.05, 5.0
-ENDING_S = 8.0
+ENDING_S = 5.0
 """A turn under way is waited for this long: less than a group waits for its members, and than a stop may take."""
 SLOW_TURN_S = 30.0
 FAILURES_ALONE = 3
@@ -58,21 +58,25 @@ class Worker:
     async def open(self) -> None:
         """Join, and open every task. No slot is granted before all are open (contract 0.17)."""
         await self.environment.log.join(self)
-        for partition in list(self.partitions):
-            try:
-                await self.open_task(partition)
-            except TaskLostError:
+        partitions = list(self.partitions)
+        opened = await asyncio.gather(*map(self.open_task, partitions), return_exceptions=True)
+        for partition, found in zip(partitions, opened, strict=True):
+            if isinstance(found, TaskLostError):
                 # Revoked again meanwhile, or fenced: whoever drives the partition opens it anew.
-                log.warning("partition %d was lost while it was opened", partition, exc_info=True)
+                log.warning("partition %d was lost while it was opened: %s", partition, found)
+            elif isinstance(found, BaseException):
+                raise found
 
     async def open_task(self, partition: int, *, batch_max: int | None = None) -> Task:
         task = Task(partition, self.environment, batch_max=batch_max)
         try:
             await task.open()
+            if partition not in self.partitions:
+                raise TaskLostError(f"partition {partition} was revoked while it was opened")
         except BaseException:
             await task.close()
             if partition not in self.partitions:
-                # Revoked meanwhile: an opening that nobody ends would hold every grant of this process for good.
+                # An opening that nobody ends would hold every grant of this process for good.
                 self.environment.budgets.end_opening(partition)
             raise
         self.tasks[partition] = task
@@ -168,10 +172,17 @@ class Worker:
             except (LogOwnedError, LogCorruptError, LogFailedError, LogMismatchError) as error:
                 self._fail(error)
                 return
-            except Exception:
-                log.exception("partition %d lost its turn and is opened anew", partition)
+            except Exception as error:
+                self._tell(partition, error)
                 await self._drop(partition)
                 await first_of(ended, self.environment.clock.sleep(backoff_s(self._failures[partition])))
+
+    def _tell(self, partition: int, error: Exception) -> None:
+        """A task lost to a rebalance or a fencing is the log's daily business; anything else needs its traceback."""
+        if isinstance(error, TaskLostError):
+            log.warning("partition %d is opened anew: %s", partition, error)
+        else:
+            log.exception("partition %d lost its turn and is opened anew", partition)
 
     async def _timed(self, partition: int) -> bool:
         driver = self._drivers.get(partition)
@@ -219,10 +230,13 @@ class Worker:
         await first_of(stop, task.wait(self._idle_s(task)), task.wake.wait())
 
     def _idle_s(self, task: Task) -> float:
+        now_ms = self.environment.clock.now_ms()
+        if task.sweep.quiet(task.state, now_ms + round(IDLE_WAIT_S * 1000)):
+            return IDLE_WAIT_S
         next_ms = task.sweep.next_ms(task.state)
         if next_ms is None:
             return IDLE_WAIT_S
-        return min(max((next_ms + 1 - self.environment.clock.now_ms()) / 1000, 0.01), IDLE_WAIT_S)
+        return min(max((next_ms + 1 - now_ms) / 1000, 0.01), IDLE_WAIT_S)
 
 
 def backoff_s(failures: int) -> float:

@@ -12,7 +12,6 @@ from tpf_streams.core.envelope import CompletionEnvelope, EnvelopeRefusedError, 
 from tpf_streams.core.events import ExecutionCancelled, ExecutionSubmitted, InteractionCancelled, SessionCancelled
 from tpf_streams.core.identity import IdFactory, partition_of, route_of
 from tpf_streams.core.step import Json, PipelineDefinition, SourceObject
-from tpf_streams.core.token import TokenSigner
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.retry import RetryPolicy
@@ -45,6 +44,7 @@ class Application:
         deadline_grace_ms: int = 300_000,
         segments_max: int = 64,
         read_time: bool = False,
+        step_loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.definition = definition
         self.log = log
@@ -57,7 +57,7 @@ class Application:
             log,
             clock,
             self._transports(definition),
-            SegmentRunner(definition, bindings, clock, policy or RetryPolicy(), executor),
+            SegmentRunner(definition, bindings, clock, policy or RetryPolicy(), executor, step_loop),
             Budgets(definition),
             publisher=publisher,
             observer=self.tally,
@@ -69,7 +69,7 @@ class Application:
 
     @staticmethod
     def _transports(definition: PipelineDefinition) -> Mapping[str, AwaitTransport]:
-        return transports_for(definition, TokenSigner(definition.resume_token_secrets))
+        return transports_for(definition, definition.signer)
 
     async def open(self) -> None:
         """Open every task and the router. Raises what the log raises."""

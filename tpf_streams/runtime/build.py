@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tpf_streams.connectors.csv_writer import CsvDialect, CsvLayout
 from tpf_streams.connectors.filesystem_publish import OnExisting
@@ -28,8 +29,10 @@ def build(
     output_dir: Path | None = None,
     executor: Executor | None = None,
     tally: Tally | None = None,
+    step_loop: asyncio.AbstractEventLoop | None = None,
 ) -> Application:
-    """`output_dir` stands for the publish folder of the pipeline. `executor` None: steps run on the caller's thread."""
+    """`output_dir` stands for the publish folder of the pipeline. `executor` None: steps run on the caller's thread.
+    `step_loop`: where async steps run, None for the loop of the engine."""
     settings = loaded.settings
     definition = loaded.definition
     return Application(
@@ -44,6 +47,7 @@ def build(
         default_tenant=settings.required_text("pipeline.orchestrator.default-tenant"),
         deadline_grace_ms=settings.millis("await.deadline-grace"),
         read_time=settings.text("await.arrival-time") == "read",
+        step_loop=step_loop,
     )
 
 
@@ -80,18 +84,34 @@ def layout_of(loaded: LoadedPipeline) -> CsvLayout:
 
 def submissions(loaded: LoadedPipeline, inputs: Sequence[str], pipeline_file: str) -> Iterator[Submission]:
     """What `inputs` (files and folders; none: the source's own root) ask for. Raises DefinitionError."""
-    config = loaded.source
-    if config is None:
+    if loaded.source is None:
         return json_submissions(inputs, loaded.definition.limits.max_payload_bytes)
+    return listing(loaded, loaded.source, inputs, pipeline_file)()
+
+
+def listing(
+    loaded: LoadedPipeline, config: ObjectSourceConfig, inputs: Sequence[str], pipeline_file: str
+) -> Callable[[], Iterator[Submission]]:
+    """Lists the source, as often as it is called: a file that has not changed since is not hashed again.
+
+    Raises DefinitionError.
+    """
     name = loaded.definition.steps[0].input_type
     fields = [field.name for field in loaded.types.records[name].fields]
     check_input_fields(name, fields, pipeline_file)
     template = None if loaded.publish is None else loaded.publish.key_template
-    return object_submissions(_source(config, inputs), config.identity_fields, fields, template)
+    source = _source(config, inputs)
+    return lambda: object_submissions(source, config.identity_fields, fields, template)
 
 
 def _source(config: ObjectSourceConfig, inputs: Sequence[str]) -> FilesystemSource:
     if inputs:
         return FilesystemSource(config.name, inputs, config.include, config.exclude)
-    base = str(config.directory)[: -len(config.root)] if str(config.directory).endswith(config.root) else ""
-    return FilesystemSource(config.name, [config.root], config.include, config.exclude, config.prefix, base)
+    return FilesystemSource(config.name, [config.root], config.include, config.exclude, config.prefix, _above(config))
+
+
+def _above(config: ObjectSourceConfig) -> str:
+    """The folder that the root is written relative to; by parts, since a path forgets the `./` of `./csv`."""
+    root = PurePath(config.root)
+    count = len(config.directory.parts) - len(root.parts)
+    return "" if root.is_absolute() else str(Path(*config.directory.parts[:count]))

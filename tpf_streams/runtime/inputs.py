@@ -59,6 +59,11 @@ def _unnameable(template: str | None, key: str) -> str:
     return ""
 
 
+def object_place(source: SourceObject) -> tuple[str, ...]:
+    """What names an object whatever its content."""
+    return source.source, source.provider, source.container, source.key
+
+
 def object_payload(found: SourceObject, input_fields: Sequence[str]) -> dict[str, Json]:
     """The source's emitted type, filled by the names of its fields."""
     known = {

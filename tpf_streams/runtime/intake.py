@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.step import SourceObject
 from tpf_streams.runtime.application import Application
-from tpf_streams.runtime.inputs import Submission
+from tpf_streams.runtime.inputs import Submission, object_place
 from tpf_streams.runtime.run_tally import RunTally
 from tpf_streams.runtime.views import LogViews
 
@@ -56,7 +56,7 @@ class Intake:
                 session = self._views.session(execution.execution_id)
                 self.settled_before += 0 if session is None else session.settled
                 if execution.source is not None:
-                    self._unfinished[_place(SourceObject(**execution.source))] = execution
+                    self._unfinished[object_place(SourceObject(**execution.source))] = execution
 
     def concerns(self, execution_ids: Iterable[str]) -> bool:
         """Whether one is an execution of this run, or one that earlier runs left with something to close."""
@@ -85,7 +85,7 @@ class Intake:
         if item.problem is not None:
             self.refused.append(Refusal(source, "INVALID_INPUT", item.problem))
             return False
-        earlier = None if item.source is None else self._unfinished.get(_place(item.source))
+        earlier = None if item.source is None else self._unfinished.get(object_place(item.source))
         if earlier is None or item.source is None or (earlier.source or {}).get("etag") == item.source.etag:
             return True
         now = self._views.execution(earlier.execution_id)
@@ -112,8 +112,3 @@ class Intake:
     def _follow(self, execution_id: str) -> None:
         self.execution_ids[execution_id] = None
         self._tally.follow([execution_id])
-
-
-def _place(source: SourceObject) -> tuple[str, ...]:
-    """What names an object whatever its content."""
-    return source.source, source.provider, source.container, source.key

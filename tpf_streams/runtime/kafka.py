@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,15 @@ ENVELOPE_BYTES = 64 * 1024
 """What stands around a payload in a request or an output, at most."""
 
 
-async def open_kafka_log(loaded: LoadedPipeline, data_dir: Path) -> KafkaLog:
-    """Reach the cluster, make or check the topics. Raises LogError, LogMismatchError, DefinitionError, OSError."""
+async def open_kafka_log(loaded: LoadedPipeline, data_dir: Path, kafka: KafkaSettings | None = None) -> KafkaLog:
+    """Reach the cluster, make or check the topics. `kafka`: how, where the settings do not say it.
+
+    Raises LogError, LogMismatchError, DefinitionError, OSError.
+    """
     settings = loaded.settings
     options, _ = rocksdb_options(settings.integer("rocksdb.memory-bytes"))
     return await KafkaLog.open(
-        kafka_settings(settings, loaded.definition.application_id),
+        kafka or kafka_settings(settings, loaded.definition.application_id),
         data_dir,
         lambda path: RocksDbStateStore(path, options),
         topics=list(topics_of(loaded)),
@@ -51,8 +54,9 @@ async def open_kafka_client(loaded: LoadedPipeline, *, read_uncommitted: bool = 
     return client
 
 
-def kafka_settings(settings: Settings, application_id: str) -> KafkaSettings:
-    """Raises DefinitionError for certificates that cannot be read."""
+def kafka_settings(settings: Settings, application_id: str, security: Mapping[str, Any] | None = None) -> KafkaSettings:
+    """`security`: the client's arguments, where the settings do not say them. Raises DefinitionError for certificates
+    that cannot be read."""
     return KafkaSettings(
         settings.required_text("kafka.bootstrap.servers"),
         application_id,
@@ -61,7 +65,7 @@ def kafka_settings(settings: Settings, application_id: str) -> KafkaSettings:
         create_topics=settings.flag("create-topics"),
         transaction_timeout_ms=settings.millis("kafka.transaction-timeout"),
         session_timeout_ms=settings.millis("kafka.session-timeout"),
-        security=_security(settings),
+        security=_security(settings) if security is None else security,
     )
 
 
@@ -70,8 +74,8 @@ def _security(settings: Settings) -> dict[str, Any]:
     security: dict[str, Any] = {"security_protocol": protocol}
     if protocol.startswith("SASL"):
         security["sasl_mechanism"] = settings.required_text("kafka.sasl.mechanism")
-        for argument, key in (("sasl_plain_username", "username"), ("sasl_plain_password", "password")):
-            security[argument] = _needed(settings, f"kafka.sasl.{key}", protocol)
+        security["sasl_plain_username"] = _needed(settings, "kafka.sasl.username", protocol)
+        security["sasl_plain_password"] = _needed(settings, "kafka.sasl.password", protocol)
     if protocol.endswith("SSL"):
         security["ssl_context"] = _ssl_context(settings)
     return security
@@ -85,11 +89,11 @@ def _needed(settings: Settings, key: str, protocol: str) -> str:
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext:
-    own, key, password = (settings.text(f"kafka.ssl.{name}") for name in ("certfile", "keyfile", "password"))
+    own, key = settings.text("kafka.ssl.certfile"), settings.text("kafka.ssl.keyfile")
     try:
         context = ssl.create_default_context(cafile=settings.text("kafka.ssl.cafile"))
         if own:
-            context.load_cert_chain(own, key, password)
+            context.load_cert_chain(own, key, settings.text("kafka.ssl.password"))
     except (OSError, ssl.SSLError) as error:
         problem = Problem("settings", 0, "kafka.ssl", f"a certificate cannot be read: {error}")
         raise DefinitionError([problem]) from error

@@ -15,7 +15,6 @@ from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.step import AnyStep, AwaitDefinition, PipelineDefinition
-from tpf_streams.core.token import TokenSigner
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
 from tpf_streams.errors import JsonPolicyError, PayloadError, TpfError
 from tpf_streams.runtime.application import Application
@@ -201,7 +200,7 @@ def completion_bytes(arguments: Mapping[str, Any], default_tenant: str) -> bytes
 
 def resume_token(definition: PipelineDefinition, interaction: InteractionRecord) -> str:
     """The token that the request carries: the same row gives the same bytes."""
-    return TokenSigner(definition.resume_token_secrets).sign(interaction.claims())
+    return definition.signer.sign(interaction.claims())
 
 
 def topics_of(definition: PipelineDefinition) -> list[str]:

@@ -9,14 +9,14 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.rows import Keys, deadline_of, decode, execution_of
 from tpf_streams.core.step import PipelineDefinition
-from tpf_streams.core.unit import SessionRecord
+from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.ports import ReadableStore
 from tpf_streams.runtime.inputs import input_place
 from tpf_streams.runtime.open_log import ViewableLog
@@ -39,6 +39,7 @@ AT_ONCE = 2_000
 """Rows read before others get their turn: the owner's loop must not stand still for an operator's question."""
 
 Answer = dict[str, Any]
+R = TypeVar("R")
 
 
 class LogViews:
@@ -53,9 +54,7 @@ class LogViews:
 
     def executions(self) -> Iterator[ExecutionRecord]:
         """Every execution that is kept, partition by partition."""
-        for store, keys in self._parts():
-            for _, value in store.scan(*keys.all_executions()):
-                yield decode(ExecutionRecord, value)
+        return self.records("executions", ExecutionRecord)
 
     def execution(self, execution_id: str) -> ExecutionRecord | None:
         found = self._part_of(execution_id)
@@ -72,12 +71,28 @@ class LogViews:
         value = None if found is None else found[0].get(found[1].interaction(interaction_id))
         return None if value is None else decode(InteractionRecord, value)
 
+    def unit(self, unit_id: str) -> AwaitUnitRecord | None:
+        found = self._part_of(unit_id)
+        value = None if found is None else found[0].get(found[1].unit(unit_id))
+        return None if value is None else decode(AwaitUnitRecord, value)
+
+    def records(self, kind: str, cls: type[R]) -> Iterator[R]:
+        """Every row of a kind (`KINDS`), partition by partition."""
+        for store, keys in self._parts():
+            start, end = keys.prefix + KINDS[kind], keys.prefix + bytes([KINDS[kind][0] + 1])
+            for _, value in store.scan(start, end):
+                yield decode(cls, value)
+
+    async def every(self, kind: str, cls: type[R]) -> AsyncIterator[R]:
+        """As `records`, for the owner's own loop: others get their turn in between."""
+        async for value in self._values(kind):
+            yield decode(cls, value)
+
     async def status(self, limit: int) -> Answer:
         """How many executions stand where, and the newest `limit` of them."""
         counts: Counter[str] = Counter()
         newest: list[tuple[int, str, ExecutionRecord]] = []
-        async for value in self._values("executions"):
-            execution = decode(ExecutionRecord, value)
+        async for execution in self.every("executions", ExecutionRecord):
             counts[execution.status.value] += 1
             entry = (execution.created_at_epoch_ms, execution.execution_id, execution)
             if len(newest) < limit:
@@ -185,8 +200,8 @@ class LogViews:
 
     async def interaction_statuses(self) -> dict[str, int]:
         counts: Counter[str] = Counter()
-        async for value in self._values("interactions"):
-            counts[decode(InteractionRecord, value).status.value] += 1
+        async for interaction in self.every("interactions", InteractionRecord):
+            counts[interaction.status.value] += 1
         return dict(sorted(counts.items()))
 
     async def _values(self, kind: str) -> AsyncIterator[bytes]:

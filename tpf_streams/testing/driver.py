@@ -25,6 +25,7 @@ from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import AwaitDefinition, Json
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
+from tpf_streams.dsl.written import PipelineDocument
 from tpf_streams.engine.task import Task
 from tpf_streams.engine.wire import dead_letters_topic
 from tpf_streams.errors import LogError
@@ -53,7 +54,7 @@ class TopologyTestDriver:
 
     def __init__(
         self,
-        pipeline: str | Path | LoadedPipeline,
+        pipeline: str | Path | PipelineDocument | LoadedPipeline,
         *,
         settings: Mapping[str, str] | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
@@ -63,7 +64,7 @@ class TopologyTestDriver:
         log: MemoryLog | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
-        self._file = str(pipeline) if not isinstance(pipeline, LoadedPipeline) else "pipeline"
+        self._file = str(pipeline) if isinstance(pipeline, str | Path) else "pipeline"
         self.loaded = pipeline if isinstance(pipeline, LoadedPipeline) else _load(pipeline, settings, functions)
         self.definition = self.loaded.definition
         self.log = log or MemoryLog(
@@ -347,7 +348,7 @@ class TopologyTestDriver:
 
 
 def _load(
-    pipeline: str | Path,
+    pipeline: str | Path | PipelineDocument,
     settings: Mapping[str, str] | None,
     functions: Mapping[str, Callable[..., Any]] | None,
 ) -> LoadedPipeline:

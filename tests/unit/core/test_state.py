@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -236,8 +235,3 @@ def test_an_index_is_seen_before_and_after_its_commit():
     assert found.get_bytes(key) == b"\x01"
     commit(found, store)
     assert found.get_bytes(key) == b"\x01"
-
-
-@pytest.mark.parametrize(("text", "ours"), [(ID, True), (ID.upper(), True), ("int-1", False), (None, False)])
-def test_only_an_id_of_ours_can_name_a_row(text, ours):
-    assert State.ours(text) is ours

@@ -96,7 +96,7 @@ def test_csv_payments_objects():
     assert (publish.root, publish.directory, publish.key_template) == ("./out", DATA / "out", "{groupKey}.out")
     assert (publish.content_type, publish.max_open_groups) == ("text/csv", 1)
     assert (publish.on_existing, publish.quirks) == ("version", "none")
-    noted = {note.split(": ")[1] for note in loaded.notes if "accepted and unused" in note}
+    noted = {note.split(": ")[1] for note in loaded.notes if "accepted and unused" in note or "workers" in note}
     assert {
         "sources.csv-payment-files.poll",
         "publish.csv-payment-output-files.grouping.maxOpenGroups",

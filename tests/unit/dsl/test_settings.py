@@ -228,7 +228,6 @@ def test_accepted_names_of_the_reference(tmp_path):
         "pipeline.orchestrator.worker.max-in-flight",
         "mp.messaging.outgoing.tpf-await-kafka-requests.connector",
         "%dev.quarkus.http.port",
-        "sources.csv-payment-files.poll",
         "publish.csv-payment-output-files.grouping.maxOpenGroups",
     }
     assert loaded.settings.application == {"csv-payments.payment-provider.permits-per-second": "250"}

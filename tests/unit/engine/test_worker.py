@@ -112,6 +112,23 @@ async def test_a_partition_that_is_revoked_while_it_is_opened_holds_no_slot_back
     assert told == [1]
 
 
+async def test_a_task_that_was_opened_when_its_partition_was_gone_is_closed_again():
+    shell = shell_of()
+    found = Worker(shell.env)
+    await found.open()
+    await found._drop(0)
+    opening = shell.log.open_task
+
+    async def revoked(partition):
+        await found.revoked([partition])
+        return await opening(partition)
+
+    shell.log.open_task = revoked  # type: ignore[method-assign]
+    with pytest.raises(TaskLostError):
+        await found.open_task(0)
+    assert found.tasks == {}
+
+
 async def test_an_opening_that_fails_half_way_counts_no_slot_twice(monkeypatch):
     """What was brought in before the failure is given up with the task, or each try would take slots for ever."""
     shell = shell_of(max_concurrency=4)
@@ -139,6 +156,7 @@ async def test_a_turn_that_fails_three_times_is_tried_event_by_event_and_comes_b
     shell = shell_of()
     shell.env.batch_max = 8
     found = Worker(shell.env)
+    found.take(0)
     for _ in range(worker.FAILURES_ALONE):
         found._failures[0] += 1
     for number in range(20):

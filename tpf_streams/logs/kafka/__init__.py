@@ -8,6 +8,7 @@ tests against a real broker in tests/integration.
 from tpf_streams.logs.kafka.client import KafkaClient
 from tpf_streams.logs.kafka.log import KafkaLog
 from tpf_streams.logs.kafka.settings import KafkaSettings
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.logs.kafka.topics import TopicSpec, TopicUse
 
-__all__ = ["KafkaClient", "KafkaLog", "KafkaSettings", "TopicSpec", "TopicUse"]
+__all__ = ["KafkaClient", "KafkaLog", "KafkaSettings", "TopicSpec", "TopicUse", "stop"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.producer.message_accumulator import BatchBuilder
 
 from tpf_streams.core.identity import murmur2
 from tpf_streams.errors import LogError
@@ -16,6 +18,8 @@ from tpf_streams.ports import Headers, Record
 
 BATCH_BYTES = 1024 * 1024
 """Of one batch. A single record may be larger: the first of a batch always fits, and the topic's own limit decides."""
+RECORD_BYTES, HEADER_BYTES = 40, 16
+"""What a record and a header need beside their contents, at most."""
 
 Entry: TypeAlias = tuple[bytes | None, bytes | None, Headers]
 UnderWay: TypeAlias = tuple["asyncio.Future[Any]", int]
@@ -57,18 +61,50 @@ def _partition(record: Record, partitions: Sequence[int]) -> int:
     return partitions[(murmur2(record.key) & 0x7FFFFFFF) % len(partitions)]
 
 
-async def send(producer: AIOKafkaProducer, topic: str, partition: int, entries: Iterable[Entry]) -> list[UnderWay]:
-    """Hand the records over, in as few batches as they fit into."""
-    under_way: list[UnderWay] = []
-    batch, count = producer.create_batch(), 0
-    for key, value, headers in entries:
-        while batch.append(key=key, value=value, timestamp=None, headers=list(headers)) is None:
-            under_way.append((await producer.send_batch(batch, topic, partition=partition), count))
-            batch, count = producer.create_batch(), 0
-        count += 1
-    if count:
-        under_way.append((await producer.send_batch(batch, topic, partition=partition), count))
-    return under_way
+async def send(
+    producer: AIOKafkaProducer,
+    at: tuple[str, int],
+    entries: Iterable[Entry],
+    limits: Mapping[str, int],
+    under_way: list[UnderWay],
+) -> None:
+    """Hand the records over, in as few batches as they fit into; `under_way` has them even when a later one fails.
+
+    `limits`: what a topic takes. It holds for a batch, not for a record: small records, each of them allowed, would be
+    refused together.
+    """
+    topic, partition = at
+    limit = min(limits.get(topic, BATCH_BYTES), BATCH_BYTES)
+    batch = producer.create_batch()
+    for entry in entries:
+        if batch.record_count() and batch.size() + _bytes_of(entry) > limit:
+            under_way.append(await _hand_over(producer, batch, topic, partition))
+            batch = producer.create_batch()
+        key, value, headers = entry
+        appended = batch.append(key=key, value=value, timestamp=None, headers=list(headers))
+        assert appended is not None, "a record was left out of its batch"
+    if batch.record_count():
+        under_way.append(await _hand_over(producer, batch, topic, partition))
+
+
+async def _hand_over(producer: AIOKafkaProducer, batch: BatchBuilder, topic: str, partition: int) -> UnderWay:
+    sent = await producer.send_batch(batch, topic, partition=partition)
+    for queued in producer._message_accumulator._batches.get(KafkaPartition(topic, partition), ()):
+        queued._drain_waiter.add_done_callback(read)
+    return sent, batch.record_count()
+
+
+def read(future: asyncio.Future[Any]) -> None:
+    """Of futures that the client keeps for itself. A failure sets them all; it is told once, and again by the loop, at
+    some later time and with a traceback, for each that nobody has read."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _bytes_of(entry: Entry) -> int:
+    key, value, headers = entry
+    own = len(key or b"") + len(value or b"") + RECORD_BYTES
+    return own + sum(len(name.encode()) + len(content) + HEADER_BYTES for name, content in headers)
 
 
 async def delivered(under_way: Sequence[UnderWay]) -> list[Sent]:
@@ -83,12 +119,12 @@ async def delivered(under_way: Sequence[UnderWay]) -> list[Sent]:
     return sent
 
 
-async def send_records(producer: AIOKafkaProducer, records: Iterable[Record]) -> None:
+async def send_records(producer: AIOKafkaProducer, records: Iterable[Record], limits: Mapping[str, int]) -> None:
     """Append outside a transaction; returns when the broker has every record."""
     under_way: list[UnderWay] = []
     try:
-        for (topic, partition), entries in (await by_partition(producer, records)).items():
-            under_way += await send(producer, topic, partition, entries)
+        for at, entries in (await by_partition(producer, records)).items():
+            await send(producer, at, entries, limits, under_way)
     except BaseException:
         await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
         raise

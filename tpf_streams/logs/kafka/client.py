@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.batches import BATCH_BYTES, send_records
 from tpf_streams.logs.kafka.reader import KafkaReader
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
-from tpf_streams.logs.kafka.stopping import stopped
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.logs.kafka.topics import TopicSpec, ensure_topics
 from tpf_streams.ports import Record, TopicPartition
 
@@ -46,6 +45,8 @@ class KafkaClient:
             fetch_max_wait_ms=FETCH_WAIT_MS,
         )
         self._readers: list[KafkaReader] = []
+        self.limits: dict[str, int] = {}
+        """Bytes of the largest batch that a topic takes, where they are known."""
 
     @classmethod
     async def open(cls, settings: KafkaSettings) -> KafkaClient:
@@ -64,7 +65,8 @@ class KafkaClient:
         """Create what is missing, check the rest. Raises LogMismatchError, LogError."""
         settings = self.settings
         async with self.admin() as admin:
-            await ensure_topics(admin, topics, create=settings.create_topics, replication=settings.replication)
+            found = await ensure_topics(admin, topics, create=settings.create_topics, replication=settings.replication)
+        self.limits |= {name: topic.number("max.message.bytes", BATCH_BYTES) for name, topic in found.items()}
 
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
@@ -78,7 +80,7 @@ class KafkaClient:
 
     async def append(self, records: Sequence[Record]) -> None:
         with told("records were not appended"):
-            await send_records(self._producer, records)
+            await send_records(self._producer, records, self.limits)
 
     async def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Last stable offsets: behind it a transaction may be open still."""
@@ -94,13 +96,19 @@ class KafkaClient:
 
     async def open_reader(self, group: str, topics: Sequence[str]) -> KafkaReader:
         reader = KafkaReader(self.settings, group, topics, self.append)
-        with told(f"group {group}"):
-            await reader.open()
         self._readers.append(reader)
+        try:
+            with told(f"group {group}"):
+                await reader.open()
+        except BaseException:
+            await reader.close()
+            raise
         return reader
 
     async def close(self) -> None:
         """Idempotent; never raises."""
         readers, self._readers = self._readers, []
-        closing = [*(reader.close() for reader in readers), stopped(self.consumer), stopped(self._producer)]
-        await asyncio.gather(*closing)
+        for reader in readers:
+            await reader.close()
+        await stop(self.consumer)
+        await stop(self._producer)

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.changelog import ROW
 from tpf_streams.logs.kafka.settings import KafkaSettings
-from tpf_streams.logs.kafka.stopping import stopped
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.ports import ReadableStore, StateStore
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class ChangelogFollower:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        await stopped(self._consumer)
+        await stop(self._consumer)
         self._store.close()
 
     def _parts(self) -> list[KafkaPartition]:

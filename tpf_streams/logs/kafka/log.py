@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogCorruptError, LogError, TaskLostError
 from tpf_streams.logs.clock import SystemClock
+from tpf_streams.logs.kafka.batches import Entry
 from tpf_streams.logs.kafka.changelog import OPENING_KEY, Header
 from tpf_streams.logs.kafka.client import KafkaClient, told
 from tpf_streams.logs.kafka.follower import ChangelogFollower, Rows
@@ -22,7 +23,7 @@ from tpf_streams.logs.kafka.restore import Restorer
 from tpf_streams.logs.kafka.settings import KafkaSettings
 from tpf_streams.logs.kafka.stores import NoRows, OpenStore, TaskStore, TaskStores
 from tpf_streams.logs.kafka.task import CLIENT_FAILURES, KafkaTaskLog, TaskProducer
-from tpf_streams.logs.kafka.topics import TopicSpec, describe, internal_topics
+from tpf_streams.logs.kafka.topics import TopicSpec, TopicUse, describe, internal_topics
 from tpf_streams.ports import Clock, ReadableStore, Record, TaskGroup, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -39,12 +40,15 @@ DELETE_RETENTION_MS = 24 * 3600 * 1000
 class KafkaLog:
     """ports.Log over Apache Kafka. Make one with `open`; `join` makes it a member of the engine's group."""
 
-    def __init__(self, client: KafkaClient, stores: TaskStores, clock: Clock, identity: str) -> None:
+    def __init__(
+        self, client: KafkaClient, stores: TaskStores, clock: Clock, identity: str, written: Sequence[str] = ()
+    ) -> None:
         settings = self._settings = client.settings
         self._client = client
         self._stores = stores
         self._clock = clock
         self._identity = identity
+        self._written = [f"{settings.application_id}-dead-letters", *written]
         self._events = f"{settings.application_id}-events"
         self._changelog = f"{settings.application_id}-changelog"
         self._restorer = Restorer(client.consumer, self._changelog, clock.now_ms)
@@ -73,16 +77,18 @@ class KafkaLog:
         Raises LogError where no broker answers, LogMismatchError for topics that cannot serve.
         """
         client = await KafkaClient.open(settings)
-        stores: TaskStores | None = None
         try:
             await client.ensure([*internal_topics(settings.application_id, settings.partitions), *topics])
             stores = TaskStores(data_dir, open_store)
-            found = cls(client, stores, clock or SystemClock(), identity)
-            await found._identify()
         except BaseException:
             await client.close()
-            if stores is not None:
-                stores.close()
+            raise
+        written = [topic.name for topic in topics if topic.use is not TopicUse.RESPONSES]
+        found = cls(client, stores, clock or SystemClock(), identity, written)
+        try:
+            await found._identify()
+        except BaseException:
+            await found.close()
             raise
         return found
 
@@ -108,7 +114,7 @@ class KafkaLog:
             await previous.close()
         store = await asyncio.to_thread(self._stores.open, partition)
         await self._membership.confirm(partition, store.position(self._input(partition)) or 0)
-        producer = TaskProducer(self._settings, partition)
+        producer = TaskProducer(self._settings, partition, self._client.limits)
         try:
             await producer.open()
             return await self._opened(partition, producer, store)
@@ -120,9 +126,11 @@ class KafkaLog:
 
     async def _opened(self, partition: int, producer: TaskProducer, store: TaskStore) -> KafkaTaskLog:
         changelog = TopicPartition(self._changelog, partition)
-        # The opening is a transaction of its own. Its marker settles what a predecessor may have left without one (a
-        # broker that died right behind a commit), and no end of the log is believed before it lies behind that.
-        sent = await producer.transaction(changelog, [(OPENING_KEY, str(self._clock.now_ms()).encode(), ())])
+        # The opening is a transaction of its own. Its markers settle what a predecessor may have left without one (a
+        # broker that died right behind a commit): here no end of the log is believed before it lies behind the own
+        # marker, and elsewhere requests and outputs would be hidden, until another turn came to the same partition.
+        opening: list[Entry] = [(OPENING_KEY, str(self._clock.now_ms()).encode(), ())]
+        sent = await producer.transaction(changelog, opening, settled=await self._written_by(partition))
         assert sent is not None, "an opening is a record"
         own = sent.base_offset
         header, fresh = await self._header(changelog, producer, own)
@@ -136,6 +144,13 @@ class KafkaLog:
         task.position = position
         self._open[partition] = task
         return task
+
+    async def _written_by(self, partition: int) -> list[TopicPartition]:
+        """Where turns of this partition may have written."""
+        written = [
+            TopicPartition(topic, each) for topic in self._written for each in await self._client.partitions_of(topic)
+        ]
+        return [self._input(partition), *written]
 
     async def _header(self, changelog: TopicPartition, producer: TaskProducer, own: int) -> tuple[Header, bool]:
         """What the changelog is, and whether it was begun just now. Read once a process."""
@@ -258,10 +273,13 @@ class KafkaLog:
         kept_ms = found[self._changelog].number("delete.retention.ms", DELETE_RETENTION_MS)
         self._copies_trusted_ms = kept_ms // 2
         with told(f"{self._changelog} cannot be read"):
-            for partition in range(self.partitions):
+            # Also those beyond the application's: of a log begun with more, only they may have a header yet.
+            # One header is enough: the rest is looked at when its task is opened.
+            for partition in range(found[self._changelog].partitions):
                 header = await self._restorer.header(partition)
                 if header is not None:
                     header.check(self.partitions, self._identity, f"{self._changelog}/{partition}")
+                    break
 
     async def _keep_up(self) -> None:
         """Positions for lag tools, and the end of events that have been read: nothing depends on either."""
@@ -269,10 +287,15 @@ class KafkaLog:
         while True:
             await asyncio.sleep(OFFSETS_EVERY_S)
             positions = {partition: task.position for partition, task in self._open.items()}
-            await self._membership.store_positions(positions)
-            if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
-                purged_s = self._clock.monotonic_s()
-                await self._purge(positions)
+            try:
+                await self._membership.store_positions(positions)
+                if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
+                    purged_s = self._clock.monotonic_s()
+                    await self._purge(positions)
+                    self._stores.close_others(self._membership.assigned_now | self._open.keys())
+            except Exception:
+                # Nobody would notice the end of this loop before the disk of a broker is full.
+                log.exception("the upkeep of %s failed; it is tried again", self._events)
 
     async def _purge(self, positions: dict[int, int]) -> None:
         behind = {

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError
@@ -20,7 +20,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.reader import input_record
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
-from tpf_streams.logs.kafka.stopping import stopped
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.ports import InputRecord, TaskGroup
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
-        await stopped(self._consumer)
+        await stop(self._consumer)
 
     # The group
 
@@ -112,7 +112,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         """
         numbers = sorted(self._numbers(revoked))
         for number in numbers:
-            self.shut(number, "was revoked")
+            self._shut_partition(number, "was revoked")
         if self._group is not None and numbers:
             await self._group.revoked(numbers)
 
@@ -141,38 +141,48 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         at = KafkaPartition(self._topic, partition)
         try:
             await self._consumer.commit({at: offset})
-        except (KafkaError, IllegalStateError) as error:
+        except KafkaError as error:
             raise TaskLostError(f"partition {partition} is not this worker's: {type(error).__name__}") from error
+
+    @property
+    def assigned_now(self) -> set[int]:
+        return set(self._numbers(self._consumer.assignment()))
 
     async def store_positions(self, positions: dict[int, int]) -> None:
         """Tell lag tools how far the tasks are. Nothing is read from it."""
         mine = self._consumer.assignment()
         offsets = {KafkaPartition(self._topic, part): offset for part, offset in positions.items()}
-        with contextlib.suppress(KafkaError, IllegalStateError):
-            await self._consumer.commit({at: offset for at, offset in offsets.items() if at in mine})
+        told = {at: offset for at, offset in offsets.items() if at in mine}
+        if told:
+            with contextlib.suppress(KafkaError):
+                await self._consumer.commit(told)
 
     # Its inputs
 
     def read(self, partition: int, offset: int) -> InputQueue:
         """Read the partition from `offset` on. Raises TaskLostError when it is gone already."""
         at = KafkaPartition(self._topic, partition)
-        self.shut(partition, "was opened again")
+        self._shut_partition(partition, "was opened again")
         queue = self._queues[partition] = InputQueue(at)
         try:
             self._consumer.seek(at, offset)
             self._consumer.resume(at)
         except IllegalStateError as error:
-            self.shut(partition, "was revoked")
+            self.shut(queue, "was revoked")
             raise TaskLostError(f"partition {partition} was revoked while it was opened") from error
         return queue
 
-    def shut(self, partition: int, why: str) -> None:
-        """Read no more of the partition."""
-        queue = self._queues.pop(partition, None)
-        if queue is not None:
-            queue.lose(why)
+    def shut(self, queue: InputQueue, why: str) -> None:
+        """Read no more for this queue's task. What its successor reads of the same partition goes on."""
+        queue.lose(why)
+        if self._queues.get(queue.partition.partition) is queue:
+            del self._queues[queue.partition.partition]
             with contextlib.suppress(IllegalStateError):
                 self._consumer.pause(queue.partition)
+
+    def _shut_partition(self, partition: int, why: str) -> None:
+        if partition in self._queues:
+            self.shut(self._queues[partition], why)
 
     def drained(self, queue: InputQueue) -> None:
         """A task has taken from its queue: one that was full is read on."""
@@ -185,18 +195,20 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         while True:
             try:
                 found = await self._consumer.getmany(timeout_ms=DISPATCH_WAIT_MS)
-            except KafkaError as error:
-                # One partition's error stands for all: whoever is hit is opened anew at its position.
-                log.warning("reading %s failed: %s", self._topic, error)
-                for number in list(self._queues):
-                    self.shut(number, f"could not be read: {type(error).__name__}")
+            except Exception as error:
+                # One partition's error stands for all: whoever is hit is opened anew at its position. Also what is no
+                # error of the client's kind: nobody would miss a dispatcher that ended, and no task would read again.
+                log.warning("reading %s failed: %s: %s", self._topic, type(error).__name__, error)
+                for queue in list(self._queues.values()):
+                    self.shut(queue, f"could not be read: {type(error).__name__}")
                 await asyncio.sleep(FAILED_WAIT_S)
                 continue
             for at, records in found.items():
-                queue = self._queues.get(at.partition)
-                if queue is None:
-                    continue
-                queue.put(map(input_record, records))
-                if len(queue) >= QUEUE_MAX:
-                    queue.paused = True
-                    self._consumer.pause(at)
+                if at.partition in self._queues:
+                    self._put(self._queues[at.partition], records)
+
+    def _put(self, queue: InputQueue, records: Sequence[ConsumerRecord]) -> None:
+        queue.put(map(input_record, records))
+        if len(queue) >= QUEUE_MAX:
+            queue.paused = True
+            self._consumer.pause(queue.partition)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
@@ -36,43 +37,52 @@ class Restorer:
         async with self._alone, asyncio.timeout(HEADER_S):
             begin = (await self._consumer.beginning_offsets([at]))[at]
             end = (await self._consumer.end_offsets([at]))[at]
-            self._read_from(at, begin)
-            while (await self._consumer.position(at)) < end:
-                for record in (await self._consumer.getmany(at, timeout_ms=POLL_MS, max_records=10)).get(at, []):
-                    if record.key != OPENING_KEY:
-                        return Header.of(record.key, record.value, f"{self._topic}/{partition}")
+            with self._reading(at, begin):
+                while (await self._consumer.position(at)) < end:
+                    for record in (await self._consumer.getmany(at, timeout_ms=POLL_MS, max_records=10)).get(at, []):
+                        if record.key != OPENING_KEY:
+                            return Header.of(record.key, record.value, f"{self._topic}/{partition}")
         return None
 
     async def range(self, partition: int) -> tuple[int, int]:
         """The offsets between which the changelog can be read."""
         at = KafkaPartition(self._topic, partition)
-        async with self._alone:
-            begin = (await self._consumer.beginning_offsets([at]))[at]
-            return begin, (await self._consumer.end_offsets([at]))[at]
+        # Not alone: who waits for a marker must not wait for the long restore of another partition.
+        begin = (await self._consumer.beginning_offsets([at]))[at]
+        return begin, (await self._consumer.end_offsets([at]))[at]
 
     async def restore(self, partition: int, store: TaskStore, epoch: str, end: int) -> int:
         """Apply the records from the store's mark to `end`; -> how many. The last record of a key decides.
 
         Until the client's position has passed the end: it walks over markers and aborted records, which a count of
-        records would wait for in vain.
+        records would wait for in vain. Until then the copy is as old as it was: one that is left half-way, again and
+        again, must not look young, or deletions that the broker has forgotten meanwhile would be missed.
         """
         at = KafkaPartition(self._topic, partition)
         count, told = 0, TOLD_AFTER
+        written_ms = store.written_ms or self._now_ms()
         async with self._alone:
-            self._read_from(at, store.next_offset)
-            while (position := await self._consumer.position(at)) < end:
-                found = (await self._consumer.getmany(at, timeout_ms=POLL_MS, max_records=RECORDS_MAX)).get(at, [])
-                if found:
-                    entries = [(record.key, record.value, ()) for record in found]
-                    store.apply(entries, epoch, found[-1].offset + 1, self._now_ms())
-                count += len(found)
-                if count >= told:
-                    log.info("partition %d: %d records restored, at %d of %d", partition, count, position, end)
-                    told += TOLD_AFTER
+            with self._reading(at, store.next_offset):
+                while (position := await self._consumer.position(at)) < end:
+                    found = (await self._consumer.getmany(at, timeout_ms=POLL_MS, max_records=RECORDS_MAX)).get(at, [])
+                    if found:
+                        entries = [(record.key, record.value, ()) for record in found]
+                        store.apply(entries, epoch, found[-1].offset + 1, written_ms)
+                    count += len(found)
+                    if count >= told:
+                        log.info("partition %d: %d records restored, at %d of %d", partition, count, position, end)
+                        told += TOLD_AFTER
         store.apply((), epoch, position, self._now_ms())
         return count
 
-    def _read_from(self, at: KafkaPartition, offset: int) -> None:
+    @contextlib.contextmanager
+    def _reading(self, at: KafkaPartition, offset: int) -> Iterator[None]:
         # Nothing is awaited in between: with an await the client began at the end of the log in 34 of 40 tries (seen).
         self._consumer.assign([at])
         self._consumer.seek(at, offset)
+        try:
+            yield
+        finally:
+            # Else it would go on fetching what the task itself writes. Not `unsubscribe`: a client without any
+            # assignment lets its fetcher die (seen), and the next restore waits for ever.
+            self._consumer.pause(at)

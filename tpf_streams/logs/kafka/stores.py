@@ -13,10 +13,11 @@ import logging
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tpf_streams.errors import LogCorruptError, LogError, LogOwnedError
+from tpf_streams.errors import LogCorruptError, LogError, LogOwnedError, TaskLostError
 from tpf_streams.logs.claim import claim
 from tpf_streams.logs.kafka.batches import Entry
 from tpf_streams.logs.kafka.changelog import POSITION, ROW, position_key, position_of
@@ -83,29 +84,43 @@ def _read_mark(store: StateStore) -> tuple[str, int, int]:
 
 
 class TaskStores:
-    """The stores of one worker. A closed task's store stays open: if the partition comes back, it is nearly whole."""
+    """The stores of one worker. A closed task's store stays open: if the partition comes back, it is nearly whole.
+
+    Called from threads, because opening lasts. A cancelled opening goes on in its thread: without the lock the next one
+    would find the database in use by its own process, and after `close` it would be opened for nobody.
+    """
 
     def __init__(self, data_dir: Path, open_store: OpenStore) -> None:
         self._open_store = open_store
         self.directory, self._lock = _claim_number(data_dir)
         self._stores: dict[int, TaskStore] = {}
+        self._one = threading.Lock()
+        self._closed = False
 
     def open(self, partition: int) -> TaskStore:
         """The copy as it was left; an empty one for one that cannot be read. Raises LogError."""
-        found = self._stores.get(partition)
-        if found is None:
-            try:
-                found = self._opened(partition)
-            except LogOwnedError:
-                raise
-            except LogError:
-                log.warning("partition %d: its local store cannot be read and is restored in full", partition)
-                found = self.anew(partition)
-            self._stores[partition] = found
-        return found
+        with self._one:
+            self._check()
+            found = self._stores.get(partition)
+            return self._found(partition) if found is None else found
 
     def anew(self, partition: int) -> TaskStore:
         """Forget the copy and begin an empty one."""
+        with self._one:
+            self._check()
+            return self._anew(partition)
+
+    def _found(self, partition: int) -> TaskStore:
+        try:
+            found = self._stores[partition] = self._opened(partition)
+        except LogOwnedError:
+            raise
+        except LogError:
+            log.warning("partition %d: its local store cannot be read and is restored in full", partition)
+            found = self._anew(partition)
+        return found
+
+    def _anew(self, partition: int) -> TaskStore:
         old = self._stores.pop(partition, None)
         if old is not None:
             old.close()
@@ -122,13 +137,22 @@ class TaskStores:
     def get(self, partition: int) -> TaskStore | None:
         return self._stores.get(partition)
 
+    def close_others(self, mine: Collection[int]) -> None:
+        """Give back what the copies of partitions that have gone elsewhere hold: files, and memory from the budget."""
+        with self._one:
+            for partition in self._stores.keys() - set(mine):
+                self._stores.pop(partition).close()
+
     def close(self) -> None:
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        """Idempotent."""
+        with self._one:
+            self._closed = True
+            for store in self._stores.values():
+                store.close()
+            self._stores.clear()
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
 
     def _opened(self, partition: int) -> TaskStore:
         store = self._open_store(self._path(partition))
@@ -137,6 +161,10 @@ class TaskStores:
         except BaseException:
             store.close()
             raise
+
+    def _check(self) -> None:
+        if self._closed:
+            raise TaskLostError(f"{self.directory} was given up: another worker may have it by now")
 
     def _path(self, partition: int) -> Path:
         return self.directory / str(partition)

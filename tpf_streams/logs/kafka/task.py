@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogError, TaskLostError
-from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, send
+from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, read, send
 from tpf_streams.logs.kafka.changelog import entries_of
 from tpf_streams.logs.kafka.membership import InputQueue, Membership
 from tpf_streams.logs.kafka.settings import KafkaSettings
+from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.logs.kafka.stores import TaskStore
 from tpf_streams.ports import InputRecord, ReadableStore, Record, TopicPartition, Turn
 
-log = logging.getLogger(__name__)
-
 COMMIT_S = 60.0
 """A commit that lasts longer is given up: its outcome is unknown then, as that of any broken commit."""
-STOP_S = 5.0
 
 CLIENT_FAILURES = (KafkaError, LogError, AssertionError, OSError, TimeoutError)
 """What a dead producer may answer with; AssertionError is its word for "fenced" from the second call on."""
@@ -32,7 +29,8 @@ CLIENT_FAILURES = (KafkaError, LogError, AssertionError, OSError, TimeoutError)
 class TaskProducer:
     """The transactional producer of one incarnation of one partition. Its opening fences the predecessor's."""
 
-    def __init__(self, settings: KafkaSettings, partition: int) -> None:
+    def __init__(self, settings: KafkaSettings, partition: int, limits: Mapping[str, int]) -> None:
+        self._limits = limits
         self._producer = AIOKafkaProducer(
             **settings.connection,
             transactional_id=f"{settings.application_id}-{partition}",
@@ -46,36 +44,42 @@ class TaskProducer:
         await self._producer.start()
 
     async def transaction(
-        self, changelog: TopicPartition, entries: list[Entry], records: Sequence[Record] = ()
+        self,
+        changelog: TopicPartition,
+        entries: list[Entry],
+        records: Sequence[Record] = (),
+        settled: Collection[TopicPartition] = (),
     ) -> Sent | None:
         """One transaction; -> where the last changelog batch lies, None without one. Raises CLIENT_FAILURES.
 
         Every batch is awaited before the commit, which would succeed without a refused one. Begun late: the
-        coordinator's time-out runs from the first partition on.
+        coordinator's time-out runs from the first partition on. `settled`: partitions that get this transaction's
+        marker although it has no record for them.
         """
         producer = self._producer
         groups = await by_partition(producer, records)
         await producer.begin_transaction()
+        for each in settled:
+            producer._txn_manager.maybe_add_partition_to_txn(KafkaPartition(each.topic, each.partition))
         under_way: list[UnderWay] = []
         try:
-            changes = await send(producer, changelog.topic, changelog.partition, entries)
-            under_way += changes
-            for (topic, number), group in groups.items():
-                under_way += await send(producer, topic, number, group)
+            await send(producer, (changelog.topic, changelog.partition), entries, self._limits, under_way)
+            changes = len(under_way)
+            for at, group in groups.items():
+                await send(producer, at, group, self._limits, under_way)
         except BaseException:
             await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
             raise
         sent = await delivered(under_way)
         await producer.commit_transaction()
-        return sent[len(changes) - 1] if changes else None
+        return sent[changes - 1] if changes else None
 
     async def stop(self) -> None:
         """No abort: what is open stays open until the successor's opening. Never raises, never lasts."""
-        try:
-            async with asyncio.timeout(STOP_S):
-                await self._producer.stop()
-        except CLIENT_FAILURES:
-            log.debug("a task's producer did not stop well", exc_info=True)
+        await stop(self._producer)
+        waiter = self._producer._txn_manager._transaction_waiter
+        if waiter is not None and waiter.done():
+            read(waiter)  # of a transaction that failed before its end was asked for
 
 
 class KafkaTaskLog:
@@ -134,16 +138,19 @@ class KafkaTaskLog:
                     f"partition {self.partition}: the outcome of a commit is unknown: {type(error).__name__}: {error}"
                 ) from error
             raise
+        if self._closed:
+            # The copy is a successor's by now, and may be further than this turn.
+            raise TaskLostError(f"partition {self.partition} was closed while a turn was committed")
         self.position = max([self.position, *turn.positions.values()])
         if sent is not None:
-            self._apply(entries, sent.next_offset)
+            await self._apply(entries, sent.next_offset)
 
-    def _apply(self, entries: list[Entry], reached: int) -> None:
+    async def _apply(self, entries: list[Entry], reached: int) -> None:
         """What has been committed, into the local copy. A failure here ends the incarnation too: the copy is behind."""
         try:
             self._store.apply(entries, self._epoch, reached, self._now_ms())
         except BaseException:
-            self._closed = True
+            await self._lose()
             raise
 
     async def close(self) -> None:
@@ -153,15 +160,10 @@ class KafkaTaskLog:
 
     async def _lose(self) -> None:
         self._closed = True
-        self._membership.shut(self.partition, "is closed")
-        await _unhurried(self._producer.stop())
+        self._membership.shut(self._queue, "is closed")
+        await self._producer.stop()
 
     def _check(self) -> None:
         if self._closed or self._queue.lost is not None:
             why = self._queue.lost or "is closed"
             raise TaskLostError(f"partition {self.partition}, incarnation {self.incarnation} {why}")
-
-
-async def _unhurried(stopping: Coroutine[Any, Any, None]) -> None:
-    """A cancelled task still gives its connections back."""
-    await asyncio.shield(asyncio.ensure_future(stopping))

@@ -24,6 +24,8 @@ INTERNAL_RECORD_BYTES = 4 * 1024 * 1024
 """Internal topics take records of this size (contract 0.6)."""
 APPEND_TIME = "LogAppendTime"
 FOR_EVER = -1
+KEPT_MS = 7 * 24 * 3600 * 1000
+"""Of topics created here, at least: an answer that came in time is admitted after an outage of days, if it is there."""
 APPEAR_S = 15.0
 """A topic just created is in the metadata of every broker a little later."""
 
@@ -47,7 +49,8 @@ class TopicSpec:
     """What is needed of a topic.
 
     partitions: the least; also what it is created with. record_bytes: the largest record it must take.
-    retention_ms: how long its records must stay, -1 for ever. append_time: whether its timestamps must be the broker's.
+    retention_ms: how long its records must stay at least, -1 for ever. append_time: whether its timestamps must be the
+    broker's.
     """
 
     name: str
@@ -65,9 +68,10 @@ class TopicSpec:
         if self.record_bytes > 1024 * 1024:
             config["max.message.bytes"] = str(self.record_bytes)
         if self.retention_ms is not None and not self.compacted:
-            config["retention.ms"] = str(self.retention_ms)
             if self.retention_ms == FOR_EVER:
-                config["retention.bytes"] = str(FOR_EVER)
+                config["retention.ms"] = config["retention.bytes"] = str(FOR_EVER)
+            else:
+                config["retention.ms"] = str(max(self.retention_ms, KEPT_MS))
         if self.append_time:
             config["message.timestamp.type"] = APPEND_TIME
         return config
@@ -99,8 +103,9 @@ def internal_topics(application_id: str, partitions: int) -> list[TopicSpec]:
 
 async def ensure_topics(
     admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec], *, create: bool, replication: int
-) -> None:
-    """Create what is missing, check the rest. Raises LogMismatchError with every topic that cannot serve, LogError."""
+) -> dict[str, FoundTopic]:
+    """Create what is missing, check the rest; -> what is there. Raises LogMismatchError with every topic that cannot
+    serve, LogError."""
     found = await describe(admin, [spec.name for spec in specs])
     missing = [spec for spec in specs if spec.name not in found]
     wanted = [spec for spec in missing if create or spec.use.owned]
@@ -114,12 +119,14 @@ async def ensure_topics(
     problems = [problem for spec in specs for problem in _problems(spec, found[spec.name])]
     if problems:
         raise LogMismatchError("topics cannot serve as they are:\n" + "\n".join(f"  {each}" for each in problems))
+    return found
 
 
 def _problems(spec: TopicSpec, found: FoundTopic) -> Iterable[str]:
     """What is wrong with an existing topic, and the words that mend it."""
     if spec.use.owned and found.partitions < spec.partitions:
-        yield f"{spec.name} has {found.partitions} partitions, not {spec.partitions}: set topology.partitions to that"
+        number = found.partitions
+        yield f"{spec.name} has {number} partitions, not {spec.partitions}: set topology.partitions to {number}"
     if spec.use.owned and found.partitions > spec.partitions:
         log.warning("%s has %d partitions, and %d are used", spec.name, found.partitions, spec.partitions)
     policy = found.config.get("cleanup.policy", "delete")
@@ -145,8 +152,8 @@ def _kept_long_enough(spec: TopicSpec, found: FoundTopic) -> Iterable[str]:
 
 
 async def describe(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, FoundTopic]:
-    """Those of `names` that exist."""
-    described = await admin.describe_topics(list(names))
+    """Those of `names` that exist. All topics are asked for: a broker may make those it is asked for by name."""
+    described = [topic for topic in await admin.describe_topics() if topic["topic"] in names]
     counts = {topic["topic"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
     configs = await _configs(admin, list(counts))
     return {name: FoundTopic(count, configs.get(name, {})) for name, count in counts.items()}

@@ -14,31 +14,22 @@ BOOTSTRAP_VARIABLE = "TPF_TEST_BOOTSTRAP_SERVERS"
 IN_CI = os.environ.get("CI", "").lower() == "true"
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch the jars before the first test: on a fresh machine that may last longer than a test's own time-out."""
-    wanted = any(item.get_closest_marker("broker") for item in session.items)
-    if wanted and not session.config.option.collectonly and BOOTSTRAP_VARIABLE not in os.environ:
+def fetch_jars() -> None:
+    """Before the first test: on a fresh machine that may last longer than a test's own time-out."""
+    if BOOTSTRAP_VARIABLE not in os.environ:
         try:
             kafka_jars()
         except KafkaUnavailable:
             pass  # the fixture meets the same error, and there it belongs to a test
 
 
-@pytest.fixture(scope="session")
-def bootstrap_servers() -> Iterator[str]:
-    """One broker serves every test, so tests keep apart by fresh names for topics, groups and transactional ids."""
+@contextlib.contextmanager
+def shared_broker() -> Iterator[str]:
     if given := os.environ.get(BOOTSTRAP_VARIABLE):
         yield given
         return
     with running(KraftBroker()) as broker:
         yield broker.bootstrap_servers
-
-
-@pytest.fixture
-def own_broker(request: pytest.FixtureRequest) -> Iterator[KraftBroker]:
-    """A broker for one test that kills it or needs settings of its own, given by indirect parametrization."""
-    with running(KraftBroker(settings=getattr(request, "param", {}))) as broker:
-        yield broker
 
 
 @contextlib.contextmanager

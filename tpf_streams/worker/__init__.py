@@ -1,0 +1,1 @@
+"""The engine as a service of a Faust worker."""
