@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
@@ -66,9 +66,10 @@ class Application:
             return found
 
     @contextmanager
-    def provider(self, *words: str, log: Path) -> Iterator[Popen[str]]:
+    def provider(self, *words: str, log: Path, env: Mapping[str, str] | None = None) -> Iterator[Popen[str]]:
         """The provider as a process that has its place in the group. `log`: where its stderr goes."""
-        with log.open("w") as err, started("provider", self.pipeline, *self.set_words, *words, err=err) as process:
+        call: list[str | Path] = ["provider", self.pipeline, *self.set_words, *words]
+        with log.open("w") as err, started(*call, env=env, err=err) as process:
             wait_until(lambda: "answering" in log.read_text() or process.poll() is not None)
             yield process
 

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from tests.e2e.program import finish, result_of, started, tpf, wait_until
+from tests.e2e.program import finish, result_of, started, wait_until
 from tests.field.pipelines import DATA
 from tests.field.sequences import Names
 from tests.integration.applications import Decisions
 from tests.integration.kafka_broker import CONSOLE_CONSUMER, CONSOLE_PRODUCER, console_tool
+from tpf_streams.runtime.control import ask
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
@@ -47,12 +48,11 @@ class Console:
             yield process
 
     def _waiting(self) -> int:
-        found = tpf("pending", "--data-dir", self._data, "--json")
-        return int(result_of(found)["count"]) if found.returncode == 0 else 0
+        found = ask(self._data / "0", "pending", {})
+        return 0 if found is None else int(found["count"])
 
     def status(self) -> dict[str, int]:
-        counts: dict[str, int] = result_of(tpf("status", "--data-dir", self._data, "--json"))["counts"]
-        return counts
+        return dict((ask(self._data / "0", "status", {}) or {})["counts"])
 
     def read(self, topic: str, count: int) -> list[str]:
         words = ["--topic", topic, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000"]

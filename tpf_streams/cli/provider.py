@@ -118,7 +118,7 @@ async def _end(work: list[asyncio.Task[None]]) -> None:
     _, late = await asyncio.wait(work, timeout=STOP_S)
     for each in late:
         each.cancel()
-    await asyncio.gather(*work, return_exceptions=True)
+    await asyncio.wait(work, timeout=STOP_S)
 
 
 class Line:

@@ -43,6 +43,7 @@ from tpf_streams.testing.provider import SimulatedProvider, parse_provider_spec
 
 T = TypeVar("T")
 STEP_THREADS = "tpf-step"
+LEFT_S = 2.0
 
 
 class SyncKind(StrEnum):
@@ -190,8 +191,23 @@ def _missing_source(options: RunOptions, loaded: LoadedPipeline) -> str:
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     spare_the_collector()
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    runner = asyncio.Runner(loop_factory=new_event_loop)
+    try:
         return runner.run(work)
+    finally:
+        if _all_ended(runner.get_loop()):
+            runner.close()
+
+
+def _all_ended(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether no task is left when all have been asked to end. One of a client whose broker hangs may stay for minutes,
+    and the close of the runner would wait for it."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=LEFT_S))
+    return all(task.done() for task in left)
 
 
 async def _run(
