@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.benchmarks.measure import Stopwatch
 from tpf_streams.logs.local import LocalLog, OpenStore
-from tpf_streams.ports import InputRecord, ReadableStore, Record, RecordReader, TaskLog, TopicPartition, Turn
+from tpf_streams.ports import InputRecord, ReadableStore, Record, RecordReader, TaskGroup, TaskLog, TopicPartition, Turn
 
 
 class Listener:
@@ -63,6 +63,9 @@ class NotedLog:
     @property
     def partitions(self) -> int:
         return self._log.partitions
+
+    async def join(self, group: TaskGroup) -> None:
+        await self._log.join(group)
 
     async def open_task(self, partition: int) -> TaskLog:
         return NotedTaskLog(await self._log.open_task(partition), self._listener)
