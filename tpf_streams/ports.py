@@ -25,13 +25,18 @@ Headers = tuple[tuple[str, bytes], ...]
 
 @frozen
 class Record:
-    """A record to append. `partition` None: the adapter chooses by key, or at random without one."""
+    """A record to append.
+
+    `partition` None: the adapter chooses, by `place` where there is one, so that records of equal place keep their
+    order; else by key, or at random without one. The partition of a place is `place` modulo their number.
+    """
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
     partition: int | None = None
+    place: int | None = None
 
 
 @frozen

@@ -35,6 +35,7 @@ _U64 = struct.Struct(">Q")
 KIND_AT = 2
 """Where in a key its kind is."""
 EARLY_KIND = ord("y")
+OWED_KIND = ord("w")
 _SCALAR = 0xFFFFFFFF
 """Item number of the scalar item in keys; real items stay below it."""
 

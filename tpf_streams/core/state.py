@@ -17,7 +17,7 @@ from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, 
 from tpf_streams.core.frozen import frozen
 from tpf_streams.core.identity import IdFactory, UnitIds
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
-from tpf_streams.core.rows import EARLY_KIND, KIND_AT, Keys
+from tpf_streams.core.rows import EARLY_KIND, KIND_AT, OWED_KIND, Keys
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 
@@ -67,6 +67,7 @@ class State:
         self._cached_bytes = 0
         self._encoded: dict[bytes, bytes | None] = {}
         self._dirty: dict[bytes, object | None] = {}
+        self._new_owed: set[bytes] = set()
         self._units: dict[tuple[str, int, int], UnitIds] = {}
 
     def unit_ids(self, execution: ExecutionRecord, step: AwaitDefinition) -> UnitIds:
@@ -167,9 +168,25 @@ class State:
         """Take a whole decision into the open turn."""
         dirty = self._dirty
         for key, record in decision.changes:
-            if key[KIND_AT] == EARLY_KIND:
+            kind = key[KIND_AT]
+            if kind == OWED_KIND and self._passes_by(key, record):
+                continue
+            if kind == EARLY_KIND:
                 self.early_rows += (record is not None) - (self.get(key, EarlyRecord) is not None)
             dirty[key] = record
+
+    def _passes_by(self, key: bytes, record: object | None) -> bool:
+        """Whether what is owed is done in the turn that owes it: then nobody need ever hear of it. To ask the store for
+        a row that is not there costs less than to delete it there, and in a changelog."""
+        if record is None:
+            if key not in self._new_owed:
+                return False
+            self._new_owed.discard(key)
+            del self._dirty[key]
+            return True
+        if key not in self._dirty and self._store.get(key) is None:
+            self._new_owed.add(key)
+        return False
 
     @property
     def changed(self) -> bool:
@@ -191,6 +208,7 @@ class State:
             elif key in self._cache:
                 self._forget(key)
         self._dirty.clear()
+        self._new_owed.clear()
         self._encoded = {}
 
     def _remember(self, key: bytes, record: object, size: int) -> None:

@@ -24,6 +24,7 @@ from tpf_streams.core.events import (
     SessionCancelled,
 )
 from tpf_streams.core.frozen import frozen
+from tpf_streams.core.identity import route_of
 from tpf_streams.core.step import Limits, SourceObject
 from tpf_streams.errors import TpfError
 from tpf_streams.ports import Headers, InputRecord, Record
@@ -215,7 +216,7 @@ _DECODERS: dict[bytes, Callable[[dict[str, Any]], Event]] = {
 
 
 def output_record(effect: EmitOutput, topic: str) -> Record:
-    """The record of one output (contract 0.16)."""
+    """The record of one output (contract 0.16). Outputs of one execution keep their order: they share a partition."""
     value = {
         "tenantId": effect.tenant_id,
         "executionId": effect.execution_id,
@@ -224,7 +225,7 @@ def output_record(effect: EmitOutput, topic: str) -> Record:
         "arm": effect.arm,
         "payload": effect.payload,
     }
-    return Record(topic, effect.key.encode(), orjson.dumps(value), _OUTPUT)
+    return Record(topic, effect.key.encode(), orjson.dumps(value), _OUTPUT, place=route_of(effect.execution_id))
 
 
 def dead_letter_record(

@@ -9,9 +9,11 @@ from tpf_streams.ports import Record
 
 
 def partition_of(record: Record, count: int) -> int:
-    """The record's own partition, else one by its key, else 0."""
+    """The record's own partition, else one by its place or its key, else 0."""
     partition = record.partition
     if partition is None:
+        if record.place is not None:
+            return record.place % count
         if count == 1 or record.key is None:
             return 0
         return crc32(record.key) % count

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tpf_streams.core.envelope import dispatch_envelope
+from tpf_streams.core.identity import route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import AwaitDefinition, Json
 from tpf_streams.core.token import TokenSigner
@@ -16,6 +17,8 @@ from tpf_streams.transports.options import CODE, option, required, text_map
 
 TYPE = "kafka"
 GROUP_KEYS = ("consumer.group", "consumerGroup")
+BLOCK = 64
+"""Items of one stream that go to one partition of the request topic before the next has its turn."""
 
 
 class KeyStrategy(StrEnum):
@@ -94,7 +97,7 @@ class KafkaTransport:
             "tpf-response-topic": settings.response_topic.encode(),
             "tpf-idempotency-key": interaction.idempotency_key.encode(),
         }
-        return Record(settings.request_topic, key.encode(), value, tuple(headers.items()))
+        return Record(settings.request_topic, key.encode(), value, tuple(headers.items()), place=_place(interaction))
 
     async def send(self, step: AwaitDefinition, interaction: InteractionRecord) -> Mapping[str, object]:
         raise TerminalError("a kafka request leaves as a record of the turn, it is never sent on its own", CODE)
@@ -109,6 +112,13 @@ class KafkaTransport:
         if settings is None or settings.step is not step:
             settings = self._settings[step.index] = _Settings.of(step)
         return settings
+
+
+def _place(interaction: InteractionRecord) -> int:
+    """By the execution's route (contract 0.1), and on to the next partition with each block of items: every instance of
+    a provider gets a share of a long stream, and a turn writes to few partitions. By its key each request would go to
+    another one, and a turn to all of them (seen: 614 µs an item in the broker, that being most of what it did)."""
+    return (route_of(interaction.execution_id) or 0) + (interaction.item_index or 0) // BLOCK
 
 
 def _key_strategy(step: AwaitDefinition) -> KeyStrategy:

@@ -37,7 +37,10 @@ class NotedWorker(FaustWorker):
 
 
 async def run(broker: str, broker_pid: int | None, rows: int, folder: Path) -> dict[str, Any]:
-    """One run; its figures. Raises AssertionError for one that did not do its work."""
+    """One run; its figures. From the commit of the first requests to that of the published file.
+
+    Raises AssertionError for a run that did not do its work.
+    """
     payments = _application(folder)
     await _answers_topic(broker, payments)
     with NotedWorker(broker, payments, folder / "worker") as worker:
@@ -56,7 +59,7 @@ async def run(broker: str, broker_pid: int | None, rows: int, folder: Path) -> d
     notes = orjson.loads(worker.notes.read_bytes())
     return {
         "items": rows,
-        "seconds": notes[-1][2] - notes[0][2],
+        "seconds": notes[-1][4] - next(began_s for _, _, records, began_s, _ in notes if records),
         "turns": len(notes),
         "cpu_s": cpu_s["worker"],
         "cpu_us": {name: seconds / rows * 1e6 for name, seconds in cpu_s.items()},
@@ -112,7 +115,7 @@ async def _waits_s(broker: str, payments: Payments, notes: Sequence[Sequence[flo
 
 def _settled(notes: Sequence[Sequence[float]]) -> Mapping[int, list[tuple[float, float]]]:
     found: dict[int, list[tuple[float, float]]] = {}
-    for partition, position, at_s in notes:
+    for partition, position, _, _, at_s in notes:
         found.setdefault(int(partition), []).append((position, at_s))
     return found
 

@@ -154,9 +154,19 @@ def test_agents_read_committed_records_only():
     assert fraud_check().transport.Consumer is CommittedConsumer
 
 
-@pytest.mark.parametrize(("command", "shown"), [("agents", "count_outcomes"), ("tables", "Tables")])
-def test_faust_lists_what_is_there(command, shown):
-    words = [sys.executable, "-m", "faust", "-A", "topologies.csv_payments", command]
+APP_WITH_AGENT = f"""
+from tpf_streams import App
+app = App("listed", pipeline={str(FRAUD_CHECK)!r})
+
+@app.agent(app.outputs)
+async def notify(outputs): ...
+"""
+
+
+@pytest.mark.parametrize(("command", "shown"), [("agents", "notify"), ("tables", "Tables")])
+def test_faust_lists_what_is_there(command, shown, tmp_path):
+    (tmp_path / "listed.py").write_text(APP_WITH_AGENT)
+    words = [sys.executable, "-m", "faust", "-W", str(tmp_path), "-A", "listed", command]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert shown in done.stdout

@@ -51,11 +51,13 @@ async def by_partition(producer: AIOKafkaProducer, records: Iterable[Record]) ->
 
 
 def _partition(record: Record, partitions: Sequence[int]) -> int:
-    """As every Kafka client does it, so that a request meets what others key alike; at random without a key."""
+    """Its own, or its place's, or its key's as every Kafka client has it; at random without any of them."""
     if record.partition is not None:
         if record.partition not in partitions:
             raise LogError(f"{record.topic} has {len(partitions)} partitions; there is no {record.partition}")
         return record.partition
+    if record.place is not None:
+        return partitions[record.place % len(partitions)]
     if record.key is None:
         return random.choice(partitions)
     return partitions[(murmur2(record.key) & 0x7FFFFFFF) % len(partitions)]
