@@ -36,7 +36,7 @@ class NotedWorker(FaustWorker):
         return [sys.executable, "-m", "tests.benchmarks.kafka.noted_worker", str(self.notes), *words]
 
 
-async def run(broker: str, broker_pid: int | None, rows: int, folder: Path) -> dict[str, Any]:
+async def run(broker: str, broker_pid: int | None, rows: int, folder: Path, files: int = 1) -> dict[str, Any]:
     """One run; its figures. From the commit of the first requests to that of the published file.
 
     Raises AssertionError for a run that did not do its work.
@@ -47,15 +47,14 @@ async def run(broker: str, broker_pid: int | None, rows: int, folder: Path) -> d
         worker.until_ready()
         with provider_process(payments, broker, "--reject", "0.08") as provider:
             watch = CpuWatch(worker=worker.process.pid, provider=provider.pid, broker=broker_pid)
-            output = payments.outputs / "payments.csv.out"
-            write_payments(payments.inputs / ".part", rows).rename(payments.inputs / "payments.csv")
+            _hand_in(payments, rows, files)
             async with asyncio.timeout(RUN_S):
-                while not output.exists():
+                while len(_outputs(payments)) < files:
                     assert worker.process.poll() is None, worker.console()[-4000:]
                     await asyncio.sleep(POLL_S)
             cpu_s = watch.read()
         worker.stop()
-    assert len(output.read_text().splitlines()) == rows + 1
+    assert sum(len(output.read_text().splitlines()) - 1 for output in _outputs(payments)) == rows
     notes = orjson.loads(worker.notes.read_bytes())
     return {
         "items": rows,
@@ -66,6 +65,18 @@ async def run(broker: str, broker_pid: int | None, rows: int, folder: Path) -> d
         "latency_ms": latency_summary(await _waits_s(broker, payments, notes, rows)),
         "peak_bytes": 0,
     }
+
+
+def _hand_in(payments: Payments, rows: int, files: int) -> None:
+    """All at once, each file as a whole."""
+    share = rows // files
+    found = [write_payments(payments.inputs / f".{it}.part", share, it * share + 1) for it in range(files)]
+    for number, path in enumerate(found):
+        path.rename(payments.inputs / f"payments-{number}.csv")
+
+
+def _outputs(payments: Payments) -> list[Path]:
+    return list(payments.outputs.glob("*.out"))
 
 
 def _application(folder: Path) -> Payments:
