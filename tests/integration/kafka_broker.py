@@ -55,7 +55,7 @@ _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><vers
 
 _LOGGING = ("org.slf4j.simpleLogger.showDateTime=true", "org.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
 
-_SETTINGS: Mapping[str, str] = {
+SETTINGS: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -283,7 +283,7 @@ class KraftBroker:
     def _node_settings(self, home: Path, number: int, port: int, controller: int) -> dict[str, str]:
         replicas = str(min(self._size, 3))
         return {
-            **_SETTINGS,
+            **SETTINGS,
             "node.id": str(number),
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",

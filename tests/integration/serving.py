@@ -1,4 +1,6 @@
-"""Which Kafka the broker tests run on: TPF_TEST_BOOTSTRAP_SERVERS, else a broker of our own from the Maven jars."""
+"""Which Kafka the broker tests run on: TPF_TEST_BOOTSTRAP_SERVERS; a container, where a Docker engine answers and has
+the image or can fetch it; a broker from the Maven jars. Tests that kill their broker always have one of the last kind.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.kafka_broker import KafkaUnavailable, KraftBroker, kafka_jars
+from tests.integration.kafka_container import container_broker, image_here
 
 BOOTSTRAP_VARIABLE = "TPF_TEST_BOOTSTRAP_SERVERS"
 IN_CI = os.environ.get("CI", "").lower() == "true"
@@ -27,6 +30,10 @@ def fetch_jars() -> None:
 def shared_broker() -> Iterator[str]:
     if given := os.environ.get(BOOTSTRAP_VARIABLE):
         yield given
+        return
+    if image := image_here():
+        with container_broker(image) as address:
+            yield address
         return
     with running(KraftBroker()) as broker:
         yield broker.bootstrap_servers
