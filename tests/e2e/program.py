@@ -41,10 +41,12 @@ def start(
     env: Mapping[str, str] | None = None,
     prepare: Callable[[], None] | None = None,
     err: IO[str] | None = None,
+    program: Sequence[str] = ("tpf_streams.cli",),
 ) -> subprocess.Popen[str]:
-    """`prepare` runs in the new process before the program does. `err`: where stderr goes instead of a pipe."""
+    """`prepare` runs in the new process before the program does. `err`: where stderr goes instead of a pipe. `program`:
+    a module that stands in for the command, and its first words."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tpf_streams.cli", *map(str, words)],
+        [sys.executable, "-m", *program, *map(str, words)],
         cwd=ROOT,
         env=environment() if env is None else dict(env),
         stdout=subprocess.PIPE,

@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.field.declining import declines_every_seventh, is_declined
 from tests.field.pipelines import DATA
 from tests.topology.payments import AWAIT, RESPONSES, open_payments, rejected, simulate, written
-from topologies.csv_payments import provider as csv_provider
 from tpf_streams.runtime.build import build
 from tpf_streams.testing import TopologyTestDriver
-from tpf_streams.testing.provider_options import ProviderOptions
-
-EVERY_SEVENTH = 7
 
 
 def expectation(case: str) -> Any:
@@ -61,21 +58,12 @@ def test_o12_answers_on_any_partition_reach_their_execution(tmp_path, key):
         assert len(partitions) == (4 if key == "correlation" else 1)
 
 
-def declines_every_seventh(request: dict[str, Any], options: ProviderOptions) -> Any:
-    answer = csv_provider.answer(request, options)
-    assert answer is not None
-    (status,) = answer.values()
-    declined = int(request["requestPayload"]["csvId"]) % EVERY_SEVENTH == 0
-    return {"unapproved" if declined else "approved": status}
-
-
 def assert_600_rows(driver: TopologyTestDriver, folder: Path) -> None:
     ids = [str(number) for number in range(1, 601)]
     assert [row["CSV Id"] for row in written(folder, "O15.payments.csv")] == ids
     assert Counter(it["payload"]["csvId"] for it in driver.outputs()) == Counter(ids)
     for it in driver.outputs():
-        declined = int(it["payload"]["csvId"]) % EVERY_SEVENTH == 0
-        assert it["arm"] == ("unapproved" if declined else "approved")
+        assert it["arm"] == ("unapproved" if is_declined(it["payload"]["csvId"]) else "approved")
     counters = expectation("O24")["counters"]
     assert {name: driver.metric(name) for name in counters} == counters
 

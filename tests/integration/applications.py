@@ -44,6 +44,10 @@ class Application:
         """What is committed on the output topic."""
         return [orjson.loads(record.value) for record in asyncio.run(self._records(self.outputs))]
 
+    def request_values(self, isolation: str = "read_committed") -> list[dict[str, Any]]:
+        """The requests; with "read_uncommitted" those of transactions that failed, too."""
+        return [orjson.loads(record.value) for record in asyncio.run(self._records(self.requests, isolation))]
+
     def reasons(self) -> dict[tuple[str, int, int], str]:
         """Why records are dead letters, by topic, partition and offset of where they were read."""
         found = {}
@@ -53,8 +57,8 @@ class Application:
             found[place] = headers["tpf-reason"]
         return found
 
-    async def _records(self, topic: str) -> list[ConsumerRecord]:
-        async with reader(self.bootstrap) as consumer:
+    async def _records(self, topic: str, isolation: str = "read_committed") -> list[ConsumerRecord]:
+        async with reader(self.bootstrap, isolation) as consumer:
             await consumer._client.force_metadata_update()
             parts = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
             ends = await consumer.end_offsets(parts)
@@ -84,8 +88,8 @@ class Payments(Application):
 class Decisions(Application):
     """The field cases' pipeline of one decision. Topics of one partition: offsets say which record was which."""
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
-        text = DECISION.replace(
+    def __init__(self, folder: Path, bootstrap: str, text: str = DECISION) -> None:
+        text = text.replace(
             "input: Decision, output: Outcome", "service: steps:finish, input: Decision, output: Outcome"
         )
         text = text.replace(RESPONSES, "field.results").replace("PT1M", "PT10M")

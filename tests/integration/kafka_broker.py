@@ -26,6 +26,7 @@ KAFKA_VERSION = "4.4.0"
 CACHE_VARIABLE = "TPF_KAFKA_CACHE"
 
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _SERVER = "kafka.Kafka"
 _STORAGE_TOOL = "kafka.tools.StorageTool"

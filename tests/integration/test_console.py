@@ -2,103 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from subprocess import Popen
-from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from tests.e2e.program import finish, result_of, started, wait_until
+from tests.e2e.program import finish, result_of, wait_until
 from tests.field.pipelines import DATA
 from tests.field.sequences import Names
 from tests.integration.applications import Decisions
-from tests.integration.kafka_broker import CONSOLE_CONSUMER, CONSOLE_PRODUCER, console_tool
-from tpf_streams.runtime.control import ask
+from tests.integration.console import Console, completion
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
-TOOL_S = 60
 NULL = "NULL"
 KEYED = ("parse.key=true", "key.separator=|", f"null.marker={NULL}")
-
-
-class Console:
-    """A pipeline without a provider, and a person with a terminal."""
-
-    def __init__(self, application: Decisions, folder: Path) -> None:
-        self.application = application
-        self.names = Names()
-        self._out, self._data = folder / "out", folder / "data"
-
-    @contextmanager
-    def waiting(self, *names: str) -> Iterator[Popen[str]]:
-        """The pipeline, with an interaction for each name that waits; its requests are read from their topic."""
-        orders = self.application.orders(*names)
-        with started(*self.application.run_words(orders, out=self._out, data=self._data)) as process:
-            wait_until(lambda: process.poll() is not None or self._waiting() == len(names), timeout=60, pause=0.3)
-            assert process.poll() is None, process.communicate()
-            for line in self.read(self.application.requests, len(names)):
-                request = json.loads(line)
-                self.names.requests[request["requestPayload"]["orderId"]] = request
-            yield process
-
-    def _waiting(self) -> int:
-        found = ask(self._data / "0", "pending", {})
-        return 0 if found is None else int(found["count"])
-
-    def status(self) -> dict[str, int]:
-        return dict((ask(self._data / "0", "status", {}) or {})["counts"])
-
-    def read(self, topic: str, count: int) -> list[str]:
-        words = ["--topic", topic, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000"]
-        with console_tool(self.application.bootstrap, CONSOLE_CONSUMER, *words) as process:
-            output, _ = process.communicate(timeout=TOOL_S)
-        return output.splitlines()
-
-    def type(self, topic: str, text: str, *properties: str) -> None:
-        """What a person types, with its line breaks."""
-        words = ["--topic", topic, *(word for each in properties for word in ("--reader-property", each))]
-        with console_tool(self.application.bootstrap, CONSOLE_PRODUCER, *words) as process:
-            process.communicate(text, timeout=TOOL_S)
-            assert process.returncode == 0
-
-    def outcomes(self) -> dict[str, str]:
-        """The output of each execution, by the name of its order."""
-        names = {request["executionId"]: name for name, request in self.names.requests.items()}
-        return {names[it["executionId"]]: it["payload"]["status"] for it in self.application.output_values()}
-
-    def position(self) -> int | None:
-        """How far the router's group is in the response topic."""
-        return asyncio.run(self._position())
-
-    async def _position(self) -> int | None:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.application.bootstrap,
-            group_id=f"{self.application.name}-router",
-            enable_auto_commit=False,
-        )
-        await consumer.start()
-        try:
-            found: int | None = await consumer.committed(TopicPartition(self.application.responses, 0))
-            return found
-        finally:
-            await consumer.stop()
 
 
 @pytest.fixture
 def console(tmp_path, bootstrap_servers):
     return Console(Decisions(tmp_path, bootstrap_servers), tmp_path)
-
-
-def completion(request: dict[str, Any], status: str) -> str:
-    """As README says it: who it is for, its token, the answer."""
-    fields = {name: request[name] for name in ("tenantId", "correlationId", "resumeToken")}
-    return json.dumps({**fields, "responsePayload": {"status": status}})
 
 
 def test_a_person_answers_without_a_key_and_with_keys(console):

@@ -114,11 +114,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Keys that share a beginning and a fate."""
+    """Keys that share a beginning and a fate. `judged`: their last words -> the setting that judges such a value."""
 
     prefix: str
     status: Status
     why: str
+    judged: Mapping[str, str] = field(default_factory=dict)
 
 
 def _flag(text: str) -> bool:

@@ -155,13 +155,25 @@ def _unset_variable(given: Given, setting: Setting, report: Report) -> None:
 def _outside_table(given: Given, text: str | None, app_name: str, application: dict[str, str], report: Report) -> None:
     family = _family(given.key)
     if family is not None and family.status is Status.NOTED:
-        report.notes.append(f"{given.where}: {given.key}: accepted and unused: {family.why}")
+        _note(given, text, family, report)
     elif family is not None:
         given.problem(report, f"refused: {family.why}")
     elif app_name and given.key.startswith(f"{app_name}."):
         application[given.key] = text or ""
     else:
         given.problem(report, f"unknown setting.{suggestion(given.key, SETTINGS)}")
+
+
+def _note(given: Given, text: str | None, family: Family, report: Report) -> None:
+    """Without effect, unless its writer counts on what would do harm: then it is a problem."""
+    judge = next((key for end, key in family.judged.items() if given.key.endswith(end)), None)
+    if judge is not None:
+        try:
+            SETTINGS[judge].parse(text or "")
+        except ValueError as error:
+            given.problem(report, str(error))
+            return
+    report.notes.append(f"{given.where}: {given.key}: accepted and unused: {family.why}")
 
 
 def _family(key: str) -> Family | None:

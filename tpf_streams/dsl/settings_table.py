@@ -11,6 +11,7 @@ _LOG_DISPATCH = "work is dispatched by the log itself"
 _DEAD_LETTERS = "dead letters go to the topic `<application-id>-dead-letters`"
 _NO_WORKERS = "there are no portable transition workers; workers share the partitions of the log"
 _NO_HANDOFF = "checkpoint handoff between pipelines is not supported yet"
+_EARLIEST = "answers are read from the earliest one that is not done, or those given before a start were lost"
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _O = "pipeline.orchestrator."
 
@@ -241,6 +242,15 @@ _KAFKA = (
     _flag("create-topics", "Create the request, response and output topics that are missing.", "true"),
     _count("topology.replication", "Replicas of topics created here; -1: the broker's default.", -1, -1, 100),
     _count("topology.topic-partitions", "Partitions of request, response and output topics created here.", 8, 1, 1024),
+    Setting(
+        "kafka.auto.offset.reset",
+        Kind.CHOICE,
+        "Only earliest, or nothing.",
+        choices=("earliest",),
+        refused={"latest": _EARLIEST, "none": _EARLIEST},
+        status=Status.NOTED,
+        why=_EARLIEST,
+    ),
     _span("kafka.transaction-timeout", "How long a frozen worker holds its readers up.", "PT10S", 1000, 15 * _MINUTE),
     _span("kafka.session-timeout", "How long a dead worker's partitions wait.", "PT10S", 6000, 30 * _MINUTE),
 )
@@ -294,7 +304,12 @@ FAMILIES = (
     Family(_O + "control-plane.", Status.NOTED, "there is no hosted control plane here"),
     Family(_O + "admin.", Status.NOTED, "operators use the HTTP routes and tpf-streams"),
     Family("pipeline.handoff.", Status.REFUSED, _NO_HANDOFF),
-    Family("mp.messaging.", Status.NOTED, "topics and groups come from the await steps"),
+    Family(
+        "mp.messaging.",
+        Status.NOTED,
+        "topics and groups come from the await steps",
+        judged={".auto.offset.reset": "kafka.auto.offset.reset"},
+    ),
     Family("quarkus.", Status.NOTED, "there is no Quarkus here"),
     Family("%", Status.NOTED, "profiles are not used; give another file with --config"),
 )

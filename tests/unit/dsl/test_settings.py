@@ -234,6 +234,28 @@ def test_accepted_names_of_the_reference(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "key", ["kafka.auto.offset.reset", "mp.messaging.incoming.tpf-await-kafka-completions.auto.offset.reset"]
+)
+@pytest.mark.parametrize("value", ["latest", "LATEST", "none"])
+def test_o02_a_setting_that_would_lose_answers_is_refused(tmp_path, key, value):
+    """In the words of the reference, too, which would have no effect here: who writes it does not know what it does."""
+    found = problems(pipeline(tmp_path), overrides={key: value})
+    assert len(found) == 1
+    assert found[0].startswith(f"command line:0: {key}: '{value}' is refused: answers are read from the earliest")
+    loaded = load(pipeline(tmp_path), overrides={key: "earliest"})
+    assert any(f"{key}: accepted and unused" in note for note in loaded.notes)
+
+
+def test_o02_an_await_step_has_no_place_for_it(tmp_path):
+    consumer = "        consumer:\n"
+    assert consumer in SAMPLE
+    found = problems(
+        pipeline(tmp_path, sample=SAMPLE.replace(consumer, f"{consumer}          auto.offset.reset: latest\n"))
+    )
+    assert len(found) == 1 and "auto.offset.reset" in found[0]
+
+
+@pytest.mark.parametrize(
     ("key", "value", "told"),
     [
         ("pipeline.orchestrator.mode", "SYNC", "Await steps require pipeline.orchestrator.mode=QUEUE_ASYNC."),
