@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -78,6 +79,15 @@ class KafkaClient:
             finally:
                 await admin.close()
 
+    async def answers(self, within_s: float) -> bool:
+        """Whether any broker of the cluster says a word."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.consumer._client.fetch_all_metadata()
+        except (KafkaError, OSError, TimeoutError):
+            return False
+        return True
+
     async def append(self, records: Sequence[Record]) -> None:
         with told("records were not appended"):
             await send_records(self._producer, records, self.limits)
@@ -106,9 +116,6 @@ class KafkaClient:
         return reader
 
     async def close(self) -> None:
-        """Idempotent; never raises."""
+        """Idempotent; never raises. Side by side, because each may last without its broker."""
         readers, self._readers = self._readers, []
-        for reader in readers:
-            await reader.close()
-        await stop(self.consumer)
-        await stop(self._producer)
+        await asyncio.gather(*(reader.close() for reader in readers), stop(self.consumer), stop(self._producer))

@@ -139,7 +139,16 @@ class KafkaLog:
         position = await self._position(partition, store, fresh=fresh)
         queue = self._membership.read(partition, position)
         task = KafkaTaskLog(
-            own, changelog, header.epoch, producer, store, self._membership, queue, self._clock.now_ms, self._released
+            own,
+            changelog,
+            header.epoch,
+            producer,
+            store,
+            self._membership,
+            queue,
+            now_ms=self._clock.now_ms,
+            answers=self._client.answers,
+            released=self._released,
         )
         task.position = position
         self._open[partition] = task
@@ -254,13 +263,17 @@ class KafkaLog:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
-        if self._follower is not None:
-            await self._follower.close()
-        await self._membership.close()
-        for task in list(self._open.values()):
-            await task.close()
-        await self._client.close()
-        self._stores.close()
+        try:
+            await self._membership.finish()
+            # Side by side: without its broker each of them lasts as long as it may, and so would their sum.
+            ends = [self._membership.close(), self._client.close(), *(task.close() for task in self._open.values())]
+            if self._follower is not None:
+                ends.append(self._follower.close())
+            for failure in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(failure, Exception):
+                    log.error("a part of the log did not close well", exc_info=failure)
+        finally:
+            self._stores.close()
 
     def _released(self, task: KafkaTaskLog) -> None:
         if self._open.get(task.partition) is task:

@@ -20,7 +20,7 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStat
 
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
-from tpf_streams.logs.kafka.stopping import LEAVE_S, leave
+from tpf_streams.logs.kafka.stopping import CLOSE_S, LEAVE_S, leave
 from tpf_streams.ports import InputRecord, Record, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -125,10 +125,13 @@ class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return dict(self._positions)
 
     async def close(self) -> None:
+        """Never raises. Where no broker has answered once, none is waited for a second time."""
+        leave_s = CLOSE_S
         with contextlib.suppress(LogError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._store()
-        await leave(self._consumer)
+            leave_s = LEAVE_S
+        await leave(self._consumer, leave_s)
 
     async def _fetch(self, timeout_s: float) -> None:
         """Everything that the client has: with a limit it would empty one partition before it looks at the next."""
