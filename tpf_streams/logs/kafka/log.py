@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -54,6 +55,7 @@ class KafkaLog:
         self._restorer = Restorer(client.consumer, self._changelog, clock.now_ms)
         self._membership = Membership(settings, self._events, settings.partitions)
         self._open: dict[int, KafkaTaskLog] = {}
+        self._opening: Counter[int] = Counter()
         self._headers: dict[int, Header] = {}
         self._copies_trusted_ms = DELETE_RETENTION_MS // 2
         self._upkeep: asyncio.Task[None] | None = None
@@ -106,6 +108,14 @@ class KafkaLog:
         self._upkeep = asyncio.ensure_future(self._keep_up())
 
     async def open_task(self, partition: int) -> KafkaTaskLog:
+        """Raises TaskLostError, LogError."""
+        self._opening[partition] += 1
+        try:
+            return await self._open_task(partition)
+        finally:
+            self._opening[partition] -= 1
+
+    async def _open_task(self, partition: int) -> KafkaTaskLog:
         """In this order and no other: confirmed as a member, predecessor fenced, rows restored, inputs sought."""
         if not 0 <= partition < self.partitions:
             raise LogError(f"there is no partition {partition}: the application has {self.partitions}")
@@ -305,10 +315,15 @@ class KafkaLog:
                 if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
                     purged_s = self._clock.monotonic_s()
                     await self._purge(positions)
-                    self._stores.close_others(self._membership.assigned_now | self._open.keys())
+                    self._give_back()
             except Exception:
                 # Nobody would notice the end of this loop before the disk of a broker is full.
                 log.exception("the upkeep of %s failed; it is tried again", self._events)
+
+    def _give_back(self) -> None:
+        """A partition that was revoked while it is opened is none of this worker's, and its copy is in use all the
+        same: a restore would go on in a closed database."""
+        self._stores.close_others(self._membership.assigned_now | self._open.keys() | (+self._opening).keys())
 
     async def _purge(self, positions: dict[int, int]) -> None:
         behind = {

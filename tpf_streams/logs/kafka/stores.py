@@ -138,10 +138,18 @@ class TaskStores:
         return self._stores.get(partition)
 
     def close_others(self, mine: Collection[int]) -> None:
-        """Give back what the copies of partitions that have gone elsewhere hold: files, and memory from the budget."""
-        with self._one:
+        """Give back what the copies of partitions that have gone elsewhere hold: files, and memory from the budget.
+
+        `mine` must name those that are being opened, too. Not while a thread opens one: it may last, and the caller's
+        loop has heartbeats to send.
+        """
+        if not self._one.acquire(blocking=False):
+            return
+        try:
             for partition in self._stores.keys() - set(mine):
                 self._stores.pop(partition).close()
+        finally:
+            self._one.release()
 
     def close(self) -> None:
         """Idempotent."""
