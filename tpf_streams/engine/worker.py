@@ -118,13 +118,7 @@ class Worker:
 
     async def revoked(self, partitions: Collection[int]) -> None:
         await self._end(partitions)
-        await asyncio.gather(*map(self._revoke, partitions))
-
-    async def _revoke(self, partition: int) -> None:
-        try:
-            await self.give_up(partition)
-        except Exception:
-            log.exception("partition %d was not closed well when it was revoked", partition)
+        await asyncio.gather(*map(self.give_up, partitions))
 
     def _begin(self, partition: int) -> None:
         if partition not in self._drivers:
@@ -235,7 +229,11 @@ class Worker:
         if partition in self.partitions:
             self.environment.budgets.begin_opening(partition)
         if task is not None:
-            await task.close()
+            try:
+                await task.close()
+            except Exception:
+                # It must not end the driver, nor stand for the failure that the task is dropped for.
+                log.exception("partition %d was not closed well", partition)
 
     async def _wait(self, task: Task, stop: asyncio.Event) -> None:
         """Until input comes, local work is done, a deadline is near, or the worker stops."""
