@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -387,3 +388,23 @@ async def test_a_copy_is_given_back_when_its_partition_has_gone_but_not_under_an
             log._give_back()
             assert log._stores.get(0) is None
         assert rows_of((await log.open_task(0)).store) == rows
+
+
+# --- what is elsewhere ------------------------------------------------------------------------------------------------
+
+
+async def test_following_goes_on_behind_whatever_one_lot_of_rows_raises(bootstrap_servers, tmp_path):
+    """Its loop ended there and nobody was told: what is elsewhere stayed as it was."""
+    application = fresh("app")
+    told: list[Mapping[bytes, bytes | None]] = []
+
+    def moved(rows: Mapping[bytes, bytes | None]) -> None:
+        told.append(rows)
+        if len(told) == 1:
+            raise ValueError("a row of a newer version")
+
+    async with opened(bootstrap_servers, application, tmp_path / "a") as log:
+        rows = await turns(await log.open_task(0), 3)
+    async with opened(bootstrap_servers, application, tmp_path / "b") as log:
+        await asyncio.wait_for(log.follow(lambda _: True, moved), 30)
+        assert (rows_of(log.store(0)), len(told) > 0) == (rows, True)

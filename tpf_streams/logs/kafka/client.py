@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
@@ -22,7 +21,7 @@ from tpf_streams.ports import Record, TopicPartition
 
 
 @contextlib.contextmanager
-def told(what: str) -> Any:
+def told(what: str) -> Iterator[None]:
     """Whatever a client raises, also the AssertionError that a dead producer answers with, as a LogError."""
     try:
         yield
@@ -45,7 +44,7 @@ class KafkaClient:
             auto_offset_reset="none",  # a position is sought or it is an error, never guessed
             fetch_max_wait_ms=FETCH_WAIT_MS,
         )
-        self._readers: list[KafkaReader] = []
+        self._readers: set[KafkaReader] = set()
         self.limits: dict[str, int] = {}
         """Bytes of the largest batch that a topic takes, where they are known."""
 
@@ -73,8 +72,8 @@ class KafkaClient:
     async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
         with told("Kafka's administration"):
             admin = AIOKafkaAdminClient(**self.settings.connection)
-            await admin.start()
             try:
+                await admin.start()  # may have connections when it fails
                 yield admin
             finally:
                 await admin.close()
@@ -105,8 +104,8 @@ class KafkaClient:
             return sorted(await self._producer.partitions_for(topic))
 
     async def open_reader(self, group: str, topics: Sequence[str]) -> KafkaReader:
-        reader = KafkaReader(self.settings, group, topics, self.append)
-        self._readers.append(reader)
+        reader = KafkaReader(self.settings, group, topics, self.append, self._readers.discard)
+        self._readers.add(reader)
         try:
             with told(f"group {group}"):
                 await reader.open()
@@ -117,5 +116,4 @@ class KafkaClient:
 
     async def close(self) -> None:
         """Idempotent; never raises. Side by side, because each may last without its broker."""
-        readers, self._readers = self._readers, []
-        await asyncio.gather(*(reader.close() for reader in readers), stop(self.consumer), stop(self._producer))
+        await asyncio.gather(*(reader.close() for reader in self._readers), stop(self.consumer), stop(self._producer))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogCorruptError, LogError, TaskLostError
 from tpf_streams.logs.clock import SystemClock
@@ -255,7 +254,7 @@ class KafkaLog:
 
         `moved` is called with each lot of them. Returns when those of now are there. Raises LogError.
         """
-        rows = self._stores.scratch("elsewhere")
+        rows = await asyncio.to_thread(self._stores.scratch, "elsewhere")
         self._follower = ChangelogFollower(self._settings, self._changelog, rows, lambda: self.unseen, wanted, moved)
         await self._follower.open()
         await self._follower.known()
@@ -331,9 +330,10 @@ class KafkaLog:
             for partition, position in positions.items()
             if position > 0
         }
+        if not behind:
+            return
         try:
             async with self._client.admin() as admin:
-                if behind:
-                    await admin.delete_records(behind)
-        except (KafkaError, LogError):
+                await admin.delete_records(behind)
+        except LogError:
             log.warning("events that have been read were not deleted; it is tried again", exc_info=True)
