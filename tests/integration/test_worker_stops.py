@@ -34,8 +34,8 @@ def test_a_run_whose_broker_is_gone_ends_in_the_middle_of_its_commits(own_broker
     # A client that is left leaves its connections, and where warnings are errors uvloop's close never ends then.
     env = environment(PYTHONWARNINGS=None)
     words = payments.run_words(ROWS_10K, out=tmp_path / "out", data=tmp_path / "data")
+    words += ["--simulate-provider", "reject=0.08"]
     with (
-        payments.provider(log=tmp_path / "provider.log", env=env),
         (tmp_path / "run.log").open("w") as err,
         started(*words, env=env, err=err) as run,
     ):

@@ -32,8 +32,8 @@ Rows = Mapping[bytes, bytes | None]
 
 
 class ChangelogFollower:
-    """`store` stays its owner's to close. `elsewhere`: the partitions to follow now. `wanted`: which rows, by store key.
-    `moved` is told of new ones."""
+    """`store` stays its owner's to close. `elsewhere`: the partitions to follow now. `wanted`: which rows, by
+    store key. `moved` is told of new ones."""
 
     def __init__(
         self,
