@@ -136,6 +136,10 @@ class TaskLog(Protocol):
         """Make the turn hold. Returns only when it does, durably; raises when it does not or nobody knows."""
         ...
 
+    def hasten(self) -> None:
+        """Whoever stops waits for the commit under way: from now on one that nothing will answer raises soon."""
+        ...
+
     async def close(self) -> None:
         """Give the partition up. Idempotent; never raises for a task already lost."""
         ...

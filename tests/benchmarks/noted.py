@@ -116,6 +116,9 @@ class NotedTaskLog:
         await self._log.commit(turn)
         self._listener.committed(self.partition, turn)
 
+    def hasten(self) -> None:
+        self._log.hasten()
+
     async def close(self) -> None:
         await self._log.close()
 

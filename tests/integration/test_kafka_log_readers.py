@@ -196,3 +196,16 @@ async def test_no_broker_is_told_of_and_leaves_nothing(tmp_path):
     with pytest.raises(LogError, match=r"no Kafka at 127\.0\.0\.1:1"):
         async with opened("127.0.0.1:1", "app", tmp_path):
             pass
+
+
+async def test_a_closed_reader_is_forgotten(bootstrap_servers):
+    """A router opens its readers again and again for as long as its broker is gone."""
+    topic = await create_topic(bootstrap_servers, fresh("topic"))
+    async with client(bootstrap_servers) as kafka:
+        reader = await kafka.open_reader(fresh("group"), [topic])
+        assert kafka._readers == {reader}
+        await reader.close()
+        assert kafka._readers == set()
+        await reader.close()
+        await kafka.open_reader(fresh("group"), [topic])  # for `close` to end
+    assert kafka._readers == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.integration.clients import (
 from tests.integration.logs import changelog_of, create_topic, event, events_of, opened
 from tpf_streams.errors import LogCorruptError, TaskLostError
 from tpf_streams.logs.kafka import KafkaLog
+from tpf_streams.logs.kafka.membership import Membership
 from tpf_streams.logs.kafka.restore import Restorer
 from tpf_streams.ports import ReadableStore, StateStore, TaskLog, Turn
 
@@ -351,3 +353,58 @@ async def test_a_changelog_begun_anew_behind_used_events_is_refused(bootstrap_se
 
 def _kafka(application: str) -> Any:
     return changelog_of(application)._replace(topic=f"{application}-events")
+
+
+# --- a copy of a partition that has gone ------------------------------------------------------------------------------
+
+
+async def test_a_copy_is_given_back_when_its_partition_has_gone_but_not_under_an_opening(
+    bootstrap_servers, tmp_path, monkeypatch
+):
+    """A slow opening goes on for a while when its partition is revoked: its restore would meet a closed database."""
+    application, begun, go_on = fresh("app"), asyncio.Event(), asyncio.Event()
+    restore = Restorer.restore
+
+    async def slow(*given: Any) -> int:
+        begun.set()
+        await go_on.wait()
+        return await restore(*given)
+
+    async with opened(bootstrap_servers, application, tmp_path / "a") as log:
+        rows = await turns(await log.open_task(0), 5)
+    monkeypatch.setattr(Restorer, "restore", slow)
+    async with opened(bootstrap_servers, application, tmp_path / "b") as log:
+        opening = asyncio.ensure_future(log.open_task(0))
+        await asyncio.wait_for(begun.wait(), 20)
+        with monkeypatch.context() as revoked:
+            revoked.setattr(Membership, "assigned_now", set())
+            log._give_back()
+            go_on.set()
+            task = await opening
+            log._give_back()
+            assert rows_of(task.store) == rows
+            await task.close()
+            assert log._stores.get(0) is not None
+            log._give_back()
+            assert log._stores.get(0) is None
+        assert rows_of((await log.open_task(0)).store) == rows
+
+
+# --- what is elsewhere ------------------------------------------------------------------------------------------------
+
+
+async def test_following_goes_on_behind_whatever_one_lot_of_rows_raises(bootstrap_servers, tmp_path):
+    """Its loop ended there and nobody was told: what is elsewhere stayed as it was."""
+    application = fresh("app")
+    told: list[Mapping[bytes, bytes | None]] = []
+
+    def moved(rows: Mapping[bytes, bytes | None]) -> None:
+        told.append(rows)
+        if len(told) == 1:
+            raise ValueError("a row of a newer version")
+
+    async with opened(bootstrap_servers, application, tmp_path / "a") as log:
+        rows = await turns(await log.open_task(0), 3)
+    async with opened(bootstrap_servers, application, tmp_path / "b") as log:
+        await asyncio.wait_for(log.follow(lambda _: True, moved), 30)
+        assert (rows_of(log.store(0)), len(told) > 0) == (rows, True)

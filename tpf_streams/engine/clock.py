@@ -47,6 +47,23 @@ async def first_of(stop: asyncio.Event, *waits: Coroutine[Any, Any, object]) -> 
         task.result()
 
 
+async def until_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None], ending_s: float) -> None:
+    """`work`, which looks at `stop` itself; cancelled when it has not ended `ending_s` behind it. Raises what it does.
+
+    For work whose answer may never come: nobody who stops can wait for a broker that hangs.
+    """
+    running, asked = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([running], timeout=ending_s)
+    finally:
+        for each in (running, asked):
+            each.cancel()
+        await asyncio.gather(running, asked, return_exceptions=True)
+    if not running.cancelled():
+        running.result()
+
+
 class PartitionTime:
     """The `now` of one partition: never goes back, and does not believe a jump at once.
 

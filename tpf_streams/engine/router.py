@@ -18,7 +18,7 @@ from tpf_streams.core.envelope import EnvelopeRefusedError, parse_completion
 from tpf_streams.core.events import ArrivalMarked
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.step import AwaitDefinition, Cardinality, PipelineDefinition
-from tpf_streams.engine.clock import first_of
+from tpf_streams.engine.clock import first_of, until_stopped
 from tpf_streams.engine.wire import (
     Origin,
     completion_record,
@@ -35,6 +35,8 @@ BATCH_MAX = 500
 MARKER_EVERY_S = 1.0
 IDLE_WAIT_S = 1.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.1, 5.0
+ENDING_S = 1.5
+"""A batch under way is waited for this long at the end; of one that is given up, what was not noted is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,28 +177,29 @@ class CompletionRouter:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Forward until `stop` is set. Ends at once where no step has a response topic."""
-        backoff_s = BACKOFF_FIRST_S
         try:
-            while self._groups and not stop.is_set():
-                try:
-                    await self._go_on(stop)
-                    backoff_s = BACKOFF_FIRST_S
-                except Exception:
-                    log.exception("the completion router lost its log and opens it again in %.1f s", backoff_s)
-                    await self.close()
-                    await first_of(stop, self._clock.sleep(backoff_s))
-                    backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+            await until_stopped(stop, self._keep_on(stop), ENDING_S)
         finally:
             await self.close()
+
+    async def _keep_on(self, stop: asyncio.Event) -> None:
+        backoff_s = BACKOFF_FIRST_S
+        while self._groups and not stop.is_set():
+            try:
+                await self._go_on(stop)
+                backoff_s = BACKOFF_FIRST_S
+            except Exception:
+                log.exception("the completion router lost its log and opens it again in %.1f s", backoff_s)
+                await self.close()
+                await first_of(stop, self._clock.sleep(backoff_s))
+                backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 
     async def close(self) -> None:
         """Give the readers up. Idempotent; never raises."""
         courses, self._courses = self._courses, []
-        for course in courses:
-            try:
-                await course.reader.close()
-            except Exception:
-                log.warning("a reader of response topics did not close well", exc_info=True)
+        for failure in await asyncio.gather(*(it.reader.close() for it in courses), return_exceptions=True):
+            if isinstance(failure, Exception):
+                log.warning("a reader of response topics did not close well", exc_info=failure)
 
     async def _go_on(self, stop: asyncio.Event) -> None:
         if not self._courses:

@@ -93,6 +93,11 @@ class Task:
         if hasattr(self, "log"):
             await self.log.close()
 
+    def hasten(self) -> None:
+        """Somebody waits for the turn under way."""
+        if hasattr(self, "log"):
+            self.log.hasten()
+
     async def wait(self, timeout_s: float) -> None:
         """Until input may have come. While records are held back more input cannot be taken: then only time counts."""
         if self._held_back:

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tpf_streams.engine.clock import first_of
 from tpf_streams.engine.environment import Environment
@@ -83,9 +84,15 @@ class Worker:
         return task
 
     async def close(self) -> None:
-        for task in list(self.tasks.values()):
-            await task.close()
+        """Side by side: without its broker a task may last seconds, and a stop has ten for everything."""
+        tasks = list(self.tasks.values())
         self.tasks.clear()
+        try:
+            await _all_of(task.close() for task in tasks)
+        finally:
+            self._end_openings()
+
+    def _end_openings(self) -> None:
         for partition in self.partitions:
             self.environment.budgets.end_opening(partition)
 
@@ -111,11 +118,7 @@ class Worker:
 
     async def revoked(self, partitions: Collection[int]) -> None:
         await self._end(partitions)
-        for partition in partitions:
-            try:
-                await self.give_up(partition)
-            except Exception:
-                log.exception("partition %d was not closed well when it was revoked", partition)
+        await asyncio.gather(*map(self.give_up, partitions))
 
     def _begin(self, partition: int) -> None:
         if partition not in self._drivers:
@@ -124,10 +127,13 @@ class Worker:
 
     async def _end(self, partitions: Collection[int]) -> None:
         """Let the turns under way finish. One that lasts too long is cancelled, since everybody waits for it; its
-        commit, if it has come so far, is waited for all the same."""
+        commit, if it has come so far, is waited for all the same, for as long as anything may answer it."""
         drivers = [self._drivers.pop(partition) for partition in partitions if partition in self._drivers]
         for driver in drivers:
             driver.ended.set()
+        for partition in partitions:
+            if partition in self.tasks:
+                self.tasks[partition].hasten()
         running = [driver.running for driver in drivers]
         if running:
             _, late = await asyncio.wait(running, timeout=ENDING_S)
@@ -223,7 +229,11 @@ class Worker:
         if partition in self.partitions:
             self.environment.budgets.begin_opening(partition)
         if task is not None:
-            await task.close()
+            try:
+                await task.close()
+            except Exception:
+                # It must not end the driver, nor stand for the failure that the task is dropped for.
+                log.exception("partition %d was not closed well", partition)
 
     async def _wait(self, task: Task, stop: asyncio.Event) -> None:
         """Until input comes, local work is done, a deadline is near, or the worker stops."""
@@ -237,6 +247,13 @@ class Worker:
         if next_ms is None:
             return IDLE_WAIT_S
         return min(max((next_ms + 1 - now_ms) / 1000, 0.01), IDLE_WAIT_S)
+
+
+async def _all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Side by side, each to its end; then raises the first failure."""
+    for found in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
 
 
 def backoff_s(failures: int) -> float:

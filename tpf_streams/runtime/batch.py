@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
+from tpf_streams.engine.clock import first_of
+from tpf_streams.errors import LogError
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.elsewhere import Elsewhere
 from tpf_streams.runtime.inputs import Submission
@@ -23,6 +25,8 @@ LOOK_AGAIN_S = 1.0
 """A fact can be lost with a task that is opened anew: the rows are looked at this often besides."""
 CLOSE_S = 30.0
 PARK_S = 10.0
+ASK_S = 2.0
+"""A log that does not take a few records in this time is not there: who stops cannot wait for it."""
 NEVER_BEGUN_S = 60.0
 
 Companion = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -57,9 +61,10 @@ class BatchRun:
     async def run(self, found: Iterator[Submission]) -> RunResult:
         """Run to the end, or to the interrupt. Raises what stops the log."""
         began_s = time.monotonic()
-        await self.application.open()
-        if self._elsewhere is not None:
-            await self._elsewhere.open()
+        await first_of(self.interrupt, self._open())
+        if self.interrupt.is_set():
+            await self.application.close()
+            return run_result(self.intake, self.views, self.tally, time.monotonic() - began_s)
         self.tally.opened(self.views.pending_count())
         self.intake.take_up()
         stop = asyncio.Event()
@@ -69,8 +74,9 @@ class BatchRun:
             await self._until_done(engine, found)
             if self.interrupt.is_set() and self._park:
                 await self._cancel_sessions()
-            if self._elsewhere is not None:
-                # A partition may have gone meanwhile, and with it the rows that the result is made of.
+            if self._elsewhere is not None and not self.interrupt.is_set():
+                # A partition may have gone meanwhile, and with it the rows that the result is made of. Not when it is
+                # to end soon: what is not over has no result, and without its broker the rows would be waited for.
                 await self._elsewhere.known()
             return run_result(self.intake, self.views, self.tally, time.monotonic() - began_s)
         finally:
@@ -79,6 +85,11 @@ class BatchRun:
                 if isinstance(found_wrong, Exception):
                     log.warning("a companion of the run ended early", exc_info=found_wrong)
             await engine
+
+    async def _open(self) -> None:
+        await self.application.open()
+        if self._elsewhere is not None:
+            await self._elsewhere.open()
 
     async def _until_done(self, engine: asyncio.Future[None], found: Iterator[Submission]) -> None:
         ends: list[asyncio.Future[Any]] = [
@@ -121,8 +132,13 @@ class BatchRun:
     async def _cancel_sessions(self) -> None:
         """End live sessions, so that their streams go on by the durable path (contract 0.20)."""
         live = [found for found in self.tally.following if self._is_live(found)]
-        for execution_id in live:
-            await self.application.cancel_session(execution_id)
+        try:
+            async with asyncio.timeout(ASK_S):
+                for execution_id in live:
+                    await self.application.cancel_session(execution_id)
+        except (LogError, TimeoutError) as error:
+            log.warning("live sessions were not ended; they are owed still: %s: %s", type(error).__name__, error)
+            return
         await self._within(PARK_S, lambda: not any(self._is_live(found) for found in live))
 
     def _is_live(self, execution_id: str) -> bool:

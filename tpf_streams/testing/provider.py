@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from tpf_streams.core.step import Json
-from tpf_streams.engine.clock import first_of
+from tpf_streams.engine.clock import first_of, until_stopped
 from tpf_streams.ports import Clock, InputRecord, ReaderSource, Record, RecordReader, TopicPartition
 from tpf_streams.testing.provider_options import ProviderOptions, load_answer, parse_provider_spec
 from tpf_streams.testing.provider_schedule import AnswerSchedule
@@ -31,6 +31,8 @@ OPEN_MAX = 50_000
 """Requests read and not answered; behind these, reading waits."""
 IDLE_WAIT_S = 1.0
 BACKOFF_S = 0.5
+ENDING_S = 1.5
+"""A batch under way is waited for this long at the end: the broker of a run may hang."""
 
 
 def echo(request: dict[str, Any], options: ProviderOptions) -> Json | None:
@@ -94,18 +96,21 @@ class SimulatedProvider:
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop` is set; a failing log is opened again."""
         try:
-            while not stop.is_set():
-                try:
-                    if self._reader is None:
-                        await self.open()
-                    if not await self.step():
-                        await self._idle(stop)
-                except Exception:
-                    log.exception("the simulated provider lost its log and opens it again in %.1f s", BACKOFF_S)
-                    await self.close()
-                    await first_of(stop, self._clock.sleep(BACKOFF_S))
+            await until_stopped(stop, self._keep_on(stop), ENDING_S)
         finally:
             await self.close()
+
+    async def _keep_on(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                if self._reader is None:
+                    await self.open()
+                if not await self.step():
+                    await self._idle(stop)
+            except Exception:
+                log.exception("the simulated provider lost its log and opens it again in %.1f s", BACKOFF_S)
+                await self.close()
+                await first_of(stop, self._clock.sleep(BACKOFF_S))
 
     async def close(self) -> None:
         """Stop answering; what is open is read again by the next. Idempotent."""

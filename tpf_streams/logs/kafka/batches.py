@@ -121,6 +121,13 @@ async def delivered(under_way: Sequence[UnderWay]) -> list[Sent]:
     return sent
 
 
+def abandon(under_way: Sequence[UnderWay]) -> None:
+    """Of batches whose sending has failed or is given up: what becomes of them is nobody's. Not waited for, because
+    without a broker the answers take as long as a request may, and so would the end of a cancelled caller."""
+    for future, _ in under_way:
+        future.add_done_callback(read)
+
+
 async def send_records(producer: AIOKafkaProducer, records: Iterable[Record], limits: Mapping[str, int]) -> None:
     """Append outside a transaction; returns when the broker has every record."""
     under_way: list[UnderWay] = []
@@ -128,6 +135,6 @@ async def send_records(producer: AIOKafkaProducer, records: Iterable[Record], li
         for at, entries in (await by_partition(producer, records)).items():
             await send(producer, at, entries, limits, under_way)
     except BaseException:
-        await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
+        abandon(under_way)
         raise
     await delivered(under_way)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
@@ -21,7 +21,7 @@ from tpf_streams.ports import Record, TopicPartition
 
 
 @contextlib.contextmanager
-def told(what: str) -> Any:
+def told(what: str) -> Iterator[None]:
     """Whatever a client raises, also the AssertionError that a dead producer answers with, as a LogError."""
     try:
         yield
@@ -44,7 +44,7 @@ class KafkaClient:
             auto_offset_reset="none",  # a position is sought or it is an error, never guessed
             fetch_max_wait_ms=FETCH_WAIT_MS,
         )
-        self._readers: list[KafkaReader] = []
+        self._readers: set[KafkaReader] = set()
         self.limits: dict[str, int] = {}
         """Bytes of the largest batch that a topic takes, where they are known."""
 
@@ -72,11 +72,20 @@ class KafkaClient:
     async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
         with told("Kafka's administration"):
             admin = AIOKafkaAdminClient(**self.settings.connection)
-            await admin.start()
             try:
+                await admin.start()  # may have connections when it fails
                 yield admin
             finally:
                 await admin.close()
+
+    async def answers(self, within_s: float) -> bool:
+        """Whether any broker of the cluster says a word."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.consumer._client.fetch_all_metadata()
+        except (KafkaError, OSError, TimeoutError):
+            return False
+        return True
 
     async def append(self, records: Sequence[Record]) -> None:
         with told("records were not appended"):
@@ -95,8 +104,8 @@ class KafkaClient:
             return sorted(await self._producer.partitions_for(topic))
 
     async def open_reader(self, group: str, topics: Sequence[str]) -> KafkaReader:
-        reader = KafkaReader(self.settings, group, topics, self.append)
-        self._readers.append(reader)
+        reader = KafkaReader(self.settings, group, topics, self.append, self._readers.discard)
+        self._readers.add(reader)
         try:
             with told(f"group {group}"):
                 await reader.open()
@@ -106,9 +115,5 @@ class KafkaClient:
         return reader
 
     async def close(self) -> None:
-        """Idempotent; never raises."""
-        readers, self._readers = self._readers, []
-        for reader in readers:
-            await reader.close()
-        await stop(self.consumer)
-        await stop(self._producer)
+        """Idempotent; never raises. Side by side, because each may last without its broker."""
+        await asyncio.gather(*(reader.close() for reader in self._readers), stop(self.consumer), stop(self._producer))

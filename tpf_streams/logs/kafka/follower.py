@@ -32,7 +32,8 @@ Rows = Mapping[bytes, bytes | None]
 
 
 class ChangelogFollower:
-    """`elsewhere`: the partitions to follow now. `wanted`: which rows, by store key. `moved` is told of new ones."""
+    """`store` stays its owner's to close. `elsewhere`: the partitions to follow now. `wanted`: which rows, by
+    store key. `moved` is told of new ones."""
 
     def __init__(
         self,
@@ -75,8 +76,8 @@ class ChangelogFollower:
     async def known(self) -> None:
         """Return when the rows are those of now. Raises LogError when they cannot be read."""
         try:
-            ends = await self._consumer.end_offsets(self._parts())
             async with asyncio.timeout(KNOWN_S):
+                ends = await self._consumer.end_offsets(self._parts())
                 while any(self._next.get(at, 0) < ends.get(at, 0) for at in self._parts()):
                     self._fetched.clear()
                     await self._fetched.wait()
@@ -89,7 +90,6 @@ class ChangelogFollower:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
         await stop(self._consumer)
-        self._store.close()
 
     def _parts(self) -> list[KafkaPartition]:
         return [KafkaPartition(self._topic, number) for number in self._elsewhere()]
@@ -100,6 +100,10 @@ class ChangelogFollower:
                 await self._fetch(self._parts())
             except KafkaError as error:
                 log.warning("%s cannot be followed; it is tried again: %s", self._topic, error)
+                await asyncio.sleep(FAILED_WAIT_S)
+            except Exception:
+                # Nobody would notice the end of this loop: what is elsewhere would stay as it was, for good.
+                log.exception("%s cannot be followed; it is tried again", self._topic)
                 await asyncio.sleep(FAILED_WAIT_S)
 
     async def _fetch(self, parts: list[KafkaPartition]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogCorruptError, LogError, TaskLostError
 from tpf_streams.logs.clock import SystemClock
@@ -54,6 +54,7 @@ class KafkaLog:
         self._restorer = Restorer(client.consumer, self._changelog, clock.now_ms)
         self._membership = Membership(settings, self._events, settings.partitions)
         self._open: dict[int, KafkaTaskLog] = {}
+        self._opening: Counter[int] = Counter()
         self._headers: dict[int, Header] = {}
         self._copies_trusted_ms = DELETE_RETENTION_MS // 2
         self._upkeep: asyncio.Task[None] | None = None
@@ -106,6 +107,14 @@ class KafkaLog:
         self._upkeep = asyncio.ensure_future(self._keep_up())
 
     async def open_task(self, partition: int) -> KafkaTaskLog:
+        """Raises TaskLostError, LogError."""
+        self._opening[partition] += 1
+        try:
+            return await self._open_task(partition)
+        finally:
+            self._opening[partition] -= 1
+
+    async def _open_task(self, partition: int) -> KafkaTaskLog:
         """In this order and no other: confirmed as a member, predecessor fenced, rows restored, inputs sought."""
         if not 0 <= partition < self.partitions:
             raise LogError(f"there is no partition {partition}: the application has {self.partitions}")
@@ -139,7 +148,16 @@ class KafkaLog:
         position = await self._position(partition, store, fresh=fresh)
         queue = self._membership.read(partition, position)
         task = KafkaTaskLog(
-            own, changelog, header.epoch, producer, store, self._membership, queue, self._clock.now_ms, self._released
+            own,
+            changelog,
+            header.epoch,
+            producer,
+            store,
+            self._membership,
+            queue,
+            now_ms=self._clock.now_ms,
+            answers=self._client.answers,
+            released=self._released,
         )
         task.position = position
         self._open[partition] = task
@@ -236,7 +254,7 @@ class KafkaLog:
 
         `moved` is called with each lot of them. Returns when those of now are there. Raises LogError.
         """
-        rows = self._stores.scratch("elsewhere")
+        rows = await asyncio.to_thread(self._stores.scratch, "elsewhere")
         self._follower = ChangelogFollower(self._settings, self._changelog, rows, lambda: self.unseen, wanted, moved)
         await self._follower.open()
         await self._follower.known()
@@ -254,13 +272,17 @@ class KafkaLog:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
-        if self._follower is not None:
-            await self._follower.close()
-        await self._membership.close()
-        for task in list(self._open.values()):
-            await task.close()
-        await self._client.close()
-        self._stores.close()
+        try:
+            await self._membership.finish()
+            # Side by side: without its broker each of them lasts as long as it may, and so would their sum.
+            ends = [self._membership.close(), self._client.close(), *(task.close() for task in self._open.values())]
+            if self._follower is not None:
+                ends.append(self._follower.close())
+            for failure in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(failure, Exception):
+                    log.error("a part of the log did not close well", exc_info=failure)
+        finally:
+            self._stores.close()
 
     def _released(self, task: KafkaTaskLog) -> None:
         if self._open.get(task.partition) is task:
@@ -292,10 +314,15 @@ class KafkaLog:
                 if self._clock.monotonic_s() - purged_s >= PURGE_EVERY_S:
                     purged_s = self._clock.monotonic_s()
                     await self._purge(positions)
-                    self._stores.close_others(self._membership.assigned_now | self._open.keys())
+                    self._give_back()
             except Exception:
                 # Nobody would notice the end of this loop before the disk of a broker is full.
                 log.exception("the upkeep of %s failed; it is tried again", self._events)
+
+    def _give_back(self) -> None:
+        """A partition that was revoked while it is opened is none of this worker's, and its copy is in use all the
+        same: a restore would go on in a closed database."""
+        self._stores.close_others(self._membership.assigned_now | self._open.keys() | (+self._opening).keys())
 
     async def _purge(self, positions: dict[int, int]) -> None:
         behind = {
@@ -303,9 +330,10 @@ class KafkaLog:
             for partition, position in positions.items()
             if position > 0
         }
+        if not behind:
+            return
         try:
             async with self._client.admin() as admin:
-                if behind:
-                    await admin.delete_records(behind)
-        except (KafkaError, LogError):
+                await admin.delete_records(behind)
+        except LogError:
             log.warning("events that have been read were not deleted; it is tried again", exc_info=True)

@@ -93,11 +93,17 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         except (KafkaError, TimeoutError) as error:
             raise LogError(f"the engine's group cannot be joined: {type(error).__name__}: {error}") from error
 
-    async def close(self) -> None:
-        """Leave, with what is under way finished. Idempotent; never raises."""
+    async def finish(self) -> None:
+        """Have the group end what is under way, and tell it no more. Idempotent; never raises."""
         group, self._group = self._group, None
         if group is not None:
-            await group.revoked(list(range(self._partitions)))
+            try:
+                await group.revoked(list(range(self._partitions)))
+            except Exception:
+                log.exception("what was under way did not end well")
+
+    async def close(self) -> None:
+        """Leave, behind `finish`. Idempotent; never raises."""
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)

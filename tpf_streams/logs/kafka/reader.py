@@ -20,7 +20,7 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStat
 
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
-from tpf_streams.logs.kafka.stopping import LEAVE_S, leave
+from tpf_streams.logs.kafka.stopping import CLOSE_S, LEAVE_S, leave
 from tpf_streams.ports import InputRecord, Record, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -48,9 +48,17 @@ def input_record(record: ConsumerRecord) -> InputRecord:
 class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """ports.RecordReader. Positions are the client's own, which also walk over markers and aborted records."""
 
-    def __init__(self, settings: KafkaSettings, group: str, topics: Sequence[str], append: Append) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        group: str,
+        topics: Sequence[str],
+        append: Append,
+        released: Callable[[KafkaReader], None],
+    ) -> None:
         self._topics = list(topics)
         self._append = append
+        self._released = released
         self._positions: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
         self._stored_s = time.monotonic()
@@ -125,10 +133,15 @@ class KafkaReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return dict(self._positions)
 
     async def close(self) -> None:
+        """Idempotent; never raises. Where no broker has answered once, none is waited for a second time."""
+        leave_s = CLOSE_S
         with contextlib.suppress(LogError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._store()
-        await leave(self._consumer)
+            leave_s = LEAVE_S
+        await leave(self._consumer, leave_s)
+        # Else whoever opens a reader again and again, for as long as its broker is gone, would have all of them.
+        self._released(self)
 
     async def _fetch(self, timeout_s: float) -> None:
         """Everything that the client has: with a limit it would empty one partition before it looks at the next."""

@@ -10,19 +10,22 @@ from aiokafka import AIOKafkaConsumer
 
 log = logging.getLogger(__name__)
 
-STOP_S = 5.0
-"""A client without its broker retries what nobody waits for any more; several are stopped when a worker stops."""
+STOP_S = 1.0
+"""A client without its broker retries what nobody waits for any more. With it, it has nothing to do but close: whoever
+sends has waited for the answers, and what a task leaves open its successor settles."""
 LEAVE_S = 2.0
+CLOSE_S = 0.5
+"""Of connections, which have nobody to wait for."""
 
 
-async def leave(consumer: AIOKafkaConsumer) -> None:
+async def leave(consumer: AIOKafkaConsumer, within_s: float = LEAVE_S) -> None:
     """Leave the group and close. Never raises, and never lasts as long as a rebalance.
 
     The client's own stop waits for the answer to a join, which the broker holds back until every member it believes in
     has joined or timed out (seen: 9.8 s behind the death of another worker): a worker that is told to stop would be
     killed instead, in the middle of what it does.
     """
-    await stop(consumer, LEAVE_S)
+    await stop(consumer, within_s)
 
 
 async def stop(client: Any, within_s: float = STOP_S) -> None:
@@ -38,9 +41,10 @@ async def _stop(client: Any, within_s: float) -> None:
     """What `stop` of the client closes last is closed once more: it may have broken off before."""
     fetcher = getattr(client, "_fetcher", None)
     connections = client.client if hasattr(client, "client") else client._client
-    for end in (client.stop, getattr(fetcher, "close", None), connections.close):
-        if end is not None:
-            await _ended(end(), within_s)
+    await _ended(client.stop(), within_s)
+    if fetcher is not None:
+        await _ended(fetcher.close(), CLOSE_S)
+    await _ended(connections.close(), CLOSE_S)
 
 
 async def _ended(end: Any, within_s: float) -> None:

@@ -94,6 +94,7 @@ class TaskStores:
         self._open_store = open_store
         self.directory, self._lock = _claim_number(data_dir)
         self._stores: dict[int, TaskStore] = {}
+        self._scratch: list[StateStore] = []
         self._one = threading.Lock()
         self._closed = False
 
@@ -129,27 +130,46 @@ class TaskStores:
         return found
 
     def scratch(self, name: str) -> StateStore:
-        """An empty store beside the copies, for rows that are no partition's copy."""
-        path = self.directory / name
-        shutil.rmtree(path, ignore_errors=True)
-        return self._open_store(path)
+        """An empty store beside the copies, for rows that are no partition's copy. Closed with the others at the
+        latest: whoever asked for it may have been cancelled meanwhile."""
+        with self._one:
+            self._check()
+            path = self.directory / name
+            shutil.rmtree(path, ignore_errors=True)
+            found = self._open_store(path)
+            self._scratch.append(found)
+            return found
 
     def get(self, partition: int) -> TaskStore | None:
         return self._stores.get(partition)
 
     def close_others(self, mine: Collection[int]) -> None:
-        """Give back what the copies of partitions that have gone elsewhere hold: files, and memory from the budget."""
-        with self._one:
+        """Give back what the copies of partitions that have gone elsewhere hold: files, and memory from the budget.
+
+        `mine` must name those that are being opened, too. Not while a thread opens one: it may last, and the caller's
+        loop has heartbeats to send.
+        """
+        if not self._one.acquire(blocking=False):
+            return
+        try:
             for partition in self._stores.keys() - set(mine):
                 self._stores.pop(partition).close()
+        finally:
+            self._one.release()
 
     def close(self) -> None:
         """Idempotent."""
         with self._one:
             self._closed = True
-            for store in self._stores.values():
-                store.close()
+            stores: list[TaskStore | StateStore] = [*self._stores.values(), *self._scratch]
+            for store in stores:
+                try:
+                    store.close()
+                except LogError:
+                    # The others and the directory are given up all the same.
+                    log.warning("a local store did not close well", exc_info=True)
             self._stores.clear()
+            self._scratch.clear()
             if self._lock >= 0:
                 os.close(self._lock)
                 self._lock = -1

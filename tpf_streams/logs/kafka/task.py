@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogError, TaskLostError
-from tpf_streams.logs.kafka.batches import BATCH_BYTES, Entry, Sent, UnderWay, by_partition, delivered, read, send
+from tpf_streams.logs.kafka.batches import (
+    BATCH_BYTES,
+    Entry,
+    Sent,
+    UnderWay,
+    abandon,
+    by_partition,
+    delivered,
+    read,
+    send,
+)
 from tpf_streams.logs.kafka.changelog import entries_of
 from tpf_streams.logs.kafka.membership import InputQueue, Membership
 from tpf_streams.logs.kafka.settings import KafkaSettings
@@ -21,6 +31,8 @@ from tpf_streams.ports import InputRecord, ReadableStore, Record, TopicPartition
 
 COMMIT_S = 60.0
 """A commit that lasts longer is given up: its outcome is unknown then, as that of any broken commit."""
+ANSWER_S = 1.5
+"""A cluster of which nobody says a word for this long will not answer a commit that somebody waits for, either."""
 
 CLIENT_FAILURES = (KafkaError, LogError, AssertionError, OSError, TimeoutError)
 """What a dead producer may answer with; AssertionError is its word for "fenced" from the second call on."""
@@ -68,7 +80,7 @@ class TaskProducer:
             for at, group in groups.items():
                 await send(producer, at, group, self._limits, under_way)
         except BaseException:
-            await asyncio.gather(*(future for future, _ in under_way), return_exceptions=True)
+            abandon(under_way)
             raise
         sent = await delivered(under_way)
         await producer.commit_transaction()
@@ -95,6 +107,7 @@ class KafkaTaskLog:
         membership: Membership,
         queue: InputQueue,
         now_ms: Callable[[], int],
+        answers: Callable[[float], Awaitable[bool]],
         released: Callable[[KafkaTaskLog], None],
     ) -> None:
         self.partition = changelog.partition
@@ -107,8 +120,12 @@ class KafkaTaskLog:
         self._membership = membership
         self._queue = queue
         self._now_ms = now_ms
+        self._answers = answers
         self._released = released
         self._closed = False
+        self._commit_s = COMMIT_S
+        self._limit: asyncio.Timeout | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     @property
     def store(self) -> ReadableStore:
@@ -129,7 +146,7 @@ class KafkaTaskLog:
         self._check()
         entries = entries_of(turn.rows, turn.positions)
         try:
-            async with asyncio.timeout(COMMIT_S):
+            async with asyncio.timeout(self._commit_s) as self._limit:
                 sent = await self._producer.transaction(self._changelog, entries, turn.records)
         except BaseException as error:
             await self._lose()
@@ -138,6 +155,8 @@ class KafkaTaskLog:
                     f"partition {self.partition}: the outcome of a commit is unknown: {type(error).__name__}: {error}"
                 ) from error
             raise
+        finally:
+            self._limit = None
         if self._closed:
             # The copy is a successor's by now, and may be further than this turn.
             raise TaskLostError(f"partition {self.partition} was closed while a turn was committed")
@@ -153,6 +172,19 @@ class KafkaTaskLog:
             await self._lose()
             raise
 
+    def hasten(self) -> None:
+        """No commit is given up while the cluster is there: it will be answered."""
+        if self._watch is None and not self._closed:
+            self._watch = asyncio.ensure_future(self._give_up_without_cluster())
+
+    async def _give_up_without_cluster(self) -> None:
+        """Also a commit that begins later; what became of it the rows tell at the next opening."""
+        while await self._answers(ANSWER_S):  # noqa: ASYNC110 - a broker does not tell that it is gone
+            await asyncio.sleep(ANSWER_S / 3)
+        self._commit_s = 0.0
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
     async def close(self) -> None:
         if not self._closed:
             await self._lose()
@@ -160,6 +192,8 @@ class KafkaTaskLog:
 
     async def _lose(self) -> None:
         self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
         self._membership.shut(self._queue, "is closed")
         await self._producer.stop()
 

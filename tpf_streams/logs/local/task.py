@@ -52,6 +52,9 @@ class LocalTaskLog:
             self.lose("had a commit that failed or was cancelled")
             raise
 
+    def hasten(self) -> None:
+        """Nobody else is waited for here."""
+
     async def close(self) -> None:
         self.lose("is closed")
         self._log.release(self)
