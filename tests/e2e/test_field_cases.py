@@ -11,6 +11,7 @@ from tests.e2e.faust_worker import FaustWorker, Payments, committed
 from tests.e2e.fleet import Fleet, provider_process
 from tests.e2e.program import ROWS_12, assert_same_payments
 from tests.field.pipelines import DATA
+from tests.integration.logs import described
 
 pytestmark = pytest.mark.broker
 
@@ -37,8 +38,8 @@ def fleet(payments, bootstrap_servers):
     found.close()
 
 
-def dropped(worker: FaustWorker) -> int:
-    return int(worker.get("/counts/").get("completion.dropped.total", 0))
+def counted(worker: FaustWorker, what: str) -> int:
+    return int(worker.get("/counts/").get(f"tpf.await.completion.{what}.total", 0))
 
 
 def kill(fleet: Fleet, owner: FaustWorker) -> None:
@@ -57,12 +58,15 @@ async def test_o12_answers_reach_their_execution_through_any_worker(fleet, key, 
     pair = [fleet.add(), fleet.add()]
     for worker in pair:
         worker.until_ready()
+    topics = await described(bootstrap_servers, fleet.payments.topics)
+    assert [topics[name].partitions for name in fleet.payments.topics] == [4, 4]
     with provider_process(fleet.payments, bootstrap_servers, "--key", key, "--permits-per-second", "4"):
         shutil.copy(source, fleet.payments.inputs)
         fleet.until(lambda: fleet.waiting() > 0, 40)
         early = await committed(bootstrap_servers, outputs, 5)
         (owner,) = (worker for worker in pair if worker.get("/payments/")["waiting"])
-        assert [dropped(worker) for worker in pair] == [0, 0]
+        fleet.until(lambda: counted(owner, "admitted") > 0, 20)
+        assert [counted(worker, "dropped") for worker in pair] == [0, 0]
         kill(fleet, owner)
         assert len(early) < 40
         records = await committed(bootstrap_servers, outputs, 40)
@@ -71,7 +75,8 @@ async def test_o12_answers_reach_their_execution_through_any_worker(fleet, key, 
     assert Counter(it["payload"]["csvId"] for it in records) == Counter(str(number) for number in range(1, 41))
     assert_same_payments(source, output)
     (left,) = fleet.workers.values()
-    assert (fleet.waiting(), dropped(left)) == (0, 0)
+    fleet.until(lambda: counted(left, "admitted") > 0, 20)
+    assert (fleet.waiting(), counted(left, "dropped")) == (0, 0)
 
 
 @pytest.mark.timeout(180)

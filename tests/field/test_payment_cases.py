@@ -42,7 +42,7 @@ def advance_until(driver: TopologyTestDriver, outputs: int) -> None:
 @pytest.mark.parametrize("key", ["none", "constant", "correlation"])
 def test_o12_answers_on_any_partition_reach_their_execution(tmp_path, key):
     """Right: keys are not needed for correctness. Four partitions, the owner lost half way: 40 rows, each once, and no
-    answer is taken for unknown. (Two workers and SIGKILL: with the broker.)"""
+    answer is taken for unknown. (Two workers and SIGKILL: tests/e2e.)"""
     with open_payments(tmp_path, partitions=4) as driver:
         simulate(driver, key=key, delay_ms=20, permits_per_second=100)
         (execution_id,) = driver.submit_files(DATA / "O12.payments.csv")
