@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
-from tpf_streams.engine.clock import PartitionTime, SystemClock
+import pytest
+
+from tpf_streams.engine.clock import PartitionTime, SystemClock, until_stopped
 
 START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -106,3 +109,47 @@ async def test_the_system_clock_moves():
     assert clock.now_ms() >= wall_ms + 5
     assert clock.monotonic_s() >= elapsed_s + 0.005
     assert clock.now_ms() > START_MS
+
+
+async def test_work_that_looks_at_the_stop_ends_by_itself():
+    stop, done = asyncio.Event(), []
+
+    async def work():
+        await stop.wait()
+        done.append(True)
+
+    stop.set()
+    await until_stopped(stop, work(), 10)
+    assert done == [True]
+
+
+async def test_work_that_does_not_end_is_cancelled_behind_the_stop():
+    stop, ended = asyncio.Event(), asyncio.Event()
+
+    async def work():
+        stop.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    await asyncio.wait_for(until_stopped(stop, work(), 0.01), 10)
+    assert ended.is_set()
+
+
+async def test_what_work_raises_is_raised_also_behind_the_stop():
+    stop = asyncio.Event()
+
+    async def work():
+        await stop.wait()
+        raise ValueError("broken")
+
+    stop.set()
+    with pytest.raises(ValueError, match="broken"):
+        await until_stopped(stop, work(), 10)
+
+
+async def test_work_that_ends_before_the_stop_is_over():
+    async def work(): ...
+
+    await asyncio.wait_for(until_stopped(asyncio.Event(), work(), 10), 5)

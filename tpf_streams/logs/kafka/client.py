@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.batches import BATCH_BYTES, send_records
 from tpf_streams.logs.kafka.reader import KafkaReader
-from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
+from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, RETRY_MS, KafkaSettings
 from tpf_streams.logs.kafka.stopping import stop
 from tpf_streams.logs.kafka.topics import TopicSpec, ensure_topics
 from tpf_streams.ports import Record, TopicPartition
@@ -79,13 +79,15 @@ class KafkaClient:
                 await admin.close()
 
     async def answers(self, within_s: float) -> bool:
-        """Whether any broker of the cluster says a word."""
-        try:
+        """Whether any broker of the cluster says a word. Asked again after an error: a lost connection is no outage."""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self.consumer._client.fetch_all_metadata()
-        except (KafkaError, OSError, TimeoutError):
-            return False
-        return True
+                while True:
+                    with contextlib.suppress(KafkaError, OSError):
+                        await self.consumer._client.fetch_all_metadata()
+                        return True
+                    await asyncio.sleep(RETRY_MS / 1000)
+        return False
 
     async def append(self, records: Sequence[Record]) -> None:
         with told("records were not appended"):

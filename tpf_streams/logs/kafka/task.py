@@ -31,7 +31,7 @@ from tpf_streams.ports import InputRecord, ReadableStore, Record, TopicPartition
 
 COMMIT_S = 60.0
 """A commit that lasts longer is given up: its outcome is unknown then, as that of any broken commit."""
-ANSWER_S = 1.5
+ANSWER_S = 2.5
 """A cluster of which nobody says a word for this long will not answer a commit that somebody waits for, either."""
 
 CLIENT_FAILURES = (KafkaError, LogError, AssertionError, OSError, TimeoutError)
