@@ -140,7 +140,8 @@ class KraftNode:
         return self._running().pid
 
     def format(self, cluster_id: str) -> None:
-        command = self._java(_STORAGE_TOOL, "format", "-t", cluster_id, "-c", str(self._config))
+        """One word with its option: every 64th id begins with a dash, and would be taken for an option itself."""
+        command = self._java(_STORAGE_TOOL, "format", f"--cluster-id={cluster_id}", "-c", str(self._config))
         result = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S)
         if result.returncode != 0:
             raise KafkaUnavailable(f"the storage could not be formatted:\n{result.stdout}{result.stderr}")
