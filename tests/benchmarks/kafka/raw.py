@@ -79,9 +79,10 @@ class RawLoop:
         rows[b"position"] = b"%d" % course.position
         await self._producer.begin_transaction()
         topics = self._topics
+        under_way: list[asyncio.Future[object]] = []
         for topic, pairs in ((topics.changelog, rows.items()), (topics.requests, requests), (topics.outputs, outputs)):
-            for future in await send(self._producer, topic, pairs):
-                await future
+            under_way += await send(self._producer, topic, pairs)
+        await asyncio.gather(*under_way)
         await self._producer.commit_transaction()
         now_s = time.time()
         course.waits_s += [now_s - moment for moment in sent_s]
@@ -164,8 +165,7 @@ async def answer(bootstrap: str, requests: str, answers: str) -> None:
     print("ready", flush=True)
     while True:
         for records in (await consumer.getmany(timeout_ms=500, max_records=BATCH_MAX)).values():
-            for future in await send(producer, answers, map(_answer, records)):
-                await future
+            await asyncio.gather(*await send(producer, answers, map(_answer, records)))
 
 
 def _answer(record: object) -> tuple[bytes, bytes]:
