@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pytest
 from aiokafka import TopicPartition as KafkaPartition
@@ -99,9 +99,6 @@ class InProcessHarness:
         }
         self.path = path / "data"
 
-    async def open(self) -> ReadableLog:
-        raise NotImplementedError
-
     async def settled(self, topic: str) -> None: ...
 
     async def close(self) -> None: ...
@@ -173,7 +170,9 @@ class KafkaHarness:
             await self._log.close()
 
 
-IN_PROCESS: dict[str, Callable[[Names, Path], InProcessHarness]] = {
+InProcess: TypeAlias = MemoryHarness | LocalHarness
+
+IN_PROCESS: dict[str, Callable[[Names, Path], InProcess]] = {
     "memory": MemoryHarness,
     "local": LocalHarness,
     "local-interval": LocalIntervalHarness,
@@ -202,7 +201,7 @@ async def log(harness: LogHarness) -> Log:
 
 
 @pytest.fixture(params=list(IN_PROCESS))
-async def in_process(request: pytest.FixtureRequest, names: Names, tmp_path: Path) -> AsyncIterator[InProcessHarness]:
+async def in_process(request: pytest.FixtureRequest, names: Names, tmp_path: Path) -> AsyncIterator[InProcess]:
     """Adapters whose clock a test drives, and whose records can be looked at without a reader."""
     made = IN_PROCESS[request.param](names, tmp_path)
     yield made

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.contract.conftest import InProcessHarness, LogHarness, Names
+from tests.contract.conftest import InProcess, LogHarness, Names
 from tests.contract.reading import is_quiet, read_all, take, values
 from tpf_streams.errors import LogError, TaskLostError
 from tpf_streams.ports import Log, Record, TaskLog, TopicPartition, Turn
@@ -273,13 +273,13 @@ class TestReaders:
 class TestInProcess:
     """What a test may do with a log that lies in its own process: drive the clock, look at records."""
 
-    async def test_a_record_carries_the_time_of_the_log(self, in_process: InProcessHarness, names: Names):
+    async def test_a_record_carries_the_time_of_the_log(self, in_process: InProcess, names: Names):
         log = await in_process.open()
         in_process.clock.ms = 12_345
         await log.append([names.event(b"a")])
         assert [record.timestamp_ms for record in await (await log.open_task(0)).poll(10)] == [12_345]
 
-    async def test_append_times_never_go_back(self, in_process: InProcessHarness, names: Names):
+    async def test_append_times_never_go_back(self, in_process: InProcess, names: Names):
         log = await in_process.open()
         await log.append([names.event(b"a")])
         in_process.clock.ms -= 500
@@ -289,14 +289,14 @@ class TestInProcess:
         await again.append([names.event(b"c")])
         assert [record.timestamp_ms for record in again.read(names.events)] == [1_000, 1_000, 1_000]
 
-    async def test_read_by_offset_and_limit(self, in_process: InProcessHarness, names: Names):
+    async def test_read_by_offset_and_limit(self, in_process: InProcess, names: Names):
         log = await in_process.open()
         await log.append([names.output(b"%d" % n) for n in range(6)])
         assert [record.value for record in log.read(names.outputs, 2, 3)] == [b"2", b"3", b"4"]
         assert [record.value for record in log.read(names.outputs, limit=0)] == []
         assert list(log.read("never used")) == []
 
-    async def test_turns_leave_no_holes(self, in_process: InProcessHarness, names: Names):
+    async def test_turns_leave_no_holes(self, in_process: InProcess, names: Names):
         log = await in_process.open()
         task = await log.open_task(0)
         for n in range(3):
