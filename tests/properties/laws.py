@@ -6,8 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tpf_streams.core import effects as fx
-from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord
-from tpf_streams.core.gates import stream_await
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, PartRecord
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.state import Decision
 from tpf_streams.core.step import AwaitDefinition
@@ -27,7 +26,7 @@ class Laws:
         self.ended_interactions: dict[str, InteractionRecord] = {}
         self.ended_executions: dict[str, ExecutionRecord] = {}
         self.ended_units: dict[str, AwaitUnitRecord] = {}
-        self.settled: dict[bytes, OutputRecord] = {}
+        self.settled: dict[bytes, OutputRecord | PartRecord] = {}
 
     def durable_now(self) -> dict[str, bool]:
         """Which executions run without a live session, before the decision."""
@@ -76,7 +75,7 @@ class Laws:
             if work.holds_slot is not None:
                 held[work.execution_id, work.holds_slot] += 1
         for execution_id, count in world.session_slots.items():
-            held[execution_id, world.stream_step] += count
+            held[execution_id, world.awaited(execution_id)] += count
         known = {place: count for place, count in held.items() if count and world.limited(place[1])}
         assert {place: count for place, count in world.slots.items() if count} == known, "I5"
 
@@ -107,9 +106,15 @@ class Laws:
         for key, row in rows.items():
             assert self.settled.setdefault(key, row) == row, "I3: an output changed"
             assert world.emitted[execution.execution_id, row.item_index] == len(row.payloads), "I3: emitted otherwise"
+        for key, part in world.state.scan(world.state.keys.all_parts_of(execution.execution_id), PartRecord):
+            assert self.settled.setdefault(key, part) == part, "I3: an item of a list changed"
         if session is None:
             return
-        assert len(rows) == session.settled, "I3"
+        end, settled = world.definition.course.streams[session.stream].end, len(rows)
+        if end < len(world.definition.steps):
+            assert not rows, "I3: an output before the last stream"
+            settled = len(world.state.scan_keys(world.state.keys.parts_of(execution.execution_id, end)))
+        assert settled == session.settled, "I3"
         assert session.in_flight >= 0, "I4"
         assert not session.live or session.in_flight <= world.definition.window, "I4"
 
@@ -143,9 +148,15 @@ class Laws:
             assert unit.expected_item_count is None or answered <= unit.expected_item_count
             if unit.status is UnitStatus.COMPLETED:
                 assert (unit.dispatch_complete, answered) == (True, unit.expected_item_count)
-                assert unit.step_index != self.world.stream_step or answered == self.items_of(execution)
+                assert not self.is_dispatched_to(execution, unit) or answered == self.items_of(execution)
             if unit.status.terminal:
                 self.ended_units[unit.unit_id] = unit
+
+    def is_dispatched_to(self, execution: ExecutionRecord, unit: AwaitUnitRecord) -> bool:
+        """Whether every item of the stream whose counts are known went to this unit."""
+        streams, session = self.world.definition.course.streams, self.world.session(execution.execution_id)
+        number = 0 if session is None else session.stream
+        return unit.itemized and unit.step_index == streams[number].awaited
 
     def items_of(self, execution: ExecutionRecord) -> int:
         session = self.world.session(execution.execution_id)
@@ -156,14 +167,14 @@ class Laws:
 
     def gates_are_passed(self, durable: dict[str, bool], decision: Decision) -> None:
         """I9."""
-        first = stream_await(self.world.definition)
-        if first is None:
-            return
+        firsts = {it.awaited: it for it in self.world.definition.course.streams if it.awaited is not None}
         for effect in decision.effects:
-            if isinstance(effect, fx.RunSegment) and effect.owed.step_index == first.index + 1:
+            if isinstance(effect, fx.RunSegment) and effect.owed.step_index - 1 in firsts:
                 execution = self.world.execution(effect.owed.execution_id)
                 if effect.owed.item_index is None or not durable.get(execution.execution_id):
                     continue
+                first = self.world.definition.steps[effect.owed.step_index - 1]
+                assert isinstance(first, AwaitDefinition)
                 unit = self.unit(execution, first)
                 assert unit is not None and unit.dispatch_complete, "I9: dispatch was not complete"
                 assert execution.await_unit_id == unit.unit_id, "I9: the execution was not parked"
@@ -190,7 +201,7 @@ class Laws:
             assert summary is not None
             rows = list(world.state.scan(world.state.keys.outputs_of(execution.execution_id), OutputRecord))
             if execution.error_code is None:
-                assert summary.items == len(rows)
+                assert self.world.definition.course.gathered or summary.items == len(rows)
                 assert summary.outputs == sum(len(row.payloads) for _, row in rows)
         for event in list(world.history):
             world.again(event)

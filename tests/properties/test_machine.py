@@ -29,14 +29,22 @@ from tpf_streams.errors import PayloadError
 
 SCALAR = ["ks", "sw", "skws", "i", "qq", "kskw"]
 STREAM = ["Sks", "Sks", "Sksks", "Skks", "kSks", "Sk", "Sws", "Sqs", "Sw", "Sww", "Swks", "Skq", "Si", "Ss", "wSq"]
+SHAPED = [
+    "k>s", "sk>sks", "k<s", "k<", "sk<s", "k*ks", "Sks<ks", "Skk<s", "Sk*s", "Sw*ws", "Sqsk>s", "Sk>k", "k>k<", "Sk<k>",
+    "s<ks", "s*ks", "Ss<", "Ss*ks<", "SkSk", "i>i", "Swi<", "k<k<", "kk>", "w>w*w", "q<Sqs<q",
+]  # fmt: skip
+"""Lists on the way: `>` gives many, `<` takes them together, `*` both."""
 DURABLE = ["Sws", "Sqs", "Sww", "Sqq", "Sks", "Sw", "Swsqs", "Skks"]
+ANSWERS: list[Json] = [
+    {"n": 1}, {"n": 1}, {"n": 2}, {"bad": 1}, {"n": "x" * 300}, [{"n": 1}, {"n": 2}], [], [{"n": 1}] * 5, [{"bad": 1}],
+]  # fmt: skip
 GOOD = [{"n": 1}, {"n": 2}, {"n": 3}]
 REJECT = ItemReject("f.csv", 3, "Amount", "no decimal", "1,x")
 ALL_SORTS = [*GOOD, REJECT, {"other": 1}, {"n": "x" * 300}]
 
 
 def convert(payload: Json) -> object:
-    if "bad" in payload:
+    if not isinstance(payload, dict) or "bad" in payload:
         raise PayloadError("bad is not allowed")
     return payload
 
@@ -70,6 +78,8 @@ class Life(RuleBasedStateMachine):
             budget_enabled=draw(st.integers(0, 3)) > 0,
             max_concurrency=draw(st.integers(1, 4)),
             max_payload_bytes=200,
+            max_aggregate_input_items=draw(st.sampled_from((0, 3))),
+            max_aggregate_output_items=draw(st.sampled_from((0, 4))),
             early_rows_max=1_000,
         )
         self.world = World(definition)
@@ -80,7 +90,10 @@ class Life(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(["first", "second", "third", "fourth"]))
     def submit(self, key):
-        self.world.decide(ev.ExecutionSubmitted("tenant-1", key, {"n": key}))
+        payload: Json = {"n": key}
+        if self.world.definition.takes_list_input:
+            payload = [{"n": key}] * (len(key) % 3)
+        self.world.decide(ev.ExecutionSubmitted("tenant-1", key, payload))
 
     @precondition(lambda self: self.world.sources)
     @rule(data=st.data(), count=st.integers(1, 5))
@@ -112,7 +125,7 @@ class Life(RuleBasedStateMachine):
                 self.world.perform(work)
 
     @precondition(lambda self: self.world.open_ids())
-    @rule(data=st.data(), payload=st.sampled_from([{"n": 1}, {"n": 1}, {"n": 2}, {"bad": 1}, {"n": "x" * 300}]))
+    @rule(data=st.data(), payload=st.sampled_from(ANSWERS))
     def an_open_one_is_answered(self, data, payload):
         interaction_id = data.draw(st.sampled_from(self.world.open_ids()))
         self.world.answer(interaction_id, payload)
@@ -242,6 +255,10 @@ class Life(RuleBasedStateMachine):
             self.world.drain()
 
 
+class ShapedLife(Life):
+    shapes = SHAPED
+
+
 class ScalarLife(Life):
     shapes = SCALAR
 
@@ -269,7 +286,7 @@ class DurableLife(Life):
             self.world.again(event)
 
 
-@pytest.mark.parametrize(("life", "lives"), [(Life, 150), (ScalarLife, 50), (DurableLife, 100)])
+@pytest.mark.parametrize(("life", "lives"), [(Life, 150), (ShapedLife, 150), (ScalarLife, 50), (DurableLife, 100)])
 def test_lives(life, lives, monkeypatch):
     # Small pieces of bounded work, so that short lives see its middle.
     monkeypatch.setattr("tpf_streams.core.ending.CLOSE_AT_ONCE", 2)

@@ -16,7 +16,6 @@ from tpf_streams.core import events as ev
 from tpf_streams.core.decide import decide
 from tpf_streams.core.envelope import CompletionEnvelope
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
-from tpf_streams.core.gates import stream_await
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.rows import deadline_of, encode
 from tpf_streams.core.state import Decision, State
@@ -48,8 +47,6 @@ class World:
         self.facts: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
         self.laws = Laws(self)
-        first = stream_await(definition)
-        self.stream_step = len(definition.steps) if first is None else first.index
 
     # Deciding
 
@@ -77,7 +74,7 @@ class World:
     def route(self, effect: fx.Effect) -> None:
         match effect:
             case fx.UseSlot(execution_id):
-                self.session_slots[execution_id] -= self.limited(self.stream_step)
+                self.session_slots[execution_id] -= self.limited(self.awaited(execution_id))
             case fx.ReturnSlot(execution_id, step_index):
                 self.slots[execution_id, step_index] -= self.limited(step_index)
             case fx.EmitOutput():
@@ -87,10 +84,16 @@ class World:
                 assert owed is not None
                 self.sources[execution_id] = owed
             case fx.StopSource(execution_id):
+                self.slots[execution_id, self.awaited(execution_id)] -= self.session_slots.pop(execution_id, 0)
                 self.sources.pop(execution_id, None)
-                self.slots[execution_id, self.stream_step] -= self.session_slots.pop(execution_id, 0)
             case fx.RunSegment() | fx.RequestSlot() | fx.SendOwed() | fx.ContinueOwed() | fx.PublishObject():
                 self.work.append(effect)
+
+    def awaited(self, execution_id: str) -> int:
+        """The await step that the source under way dispatches to; behind the last step, where there is none."""
+        owed = self.sources.get(execution_id)
+        stream = None if owed is None else self.definition.stream_from(owed.step_index)
+        return len(self.definition.steps) if stream is None or stream.awaited is None else stream.awaited
 
     def crash(self) -> None:
         """Only the rows are left; what they owe is taken up."""
@@ -149,7 +152,7 @@ class World:
         """The session pulls what credit and slots allow of `elements`."""
         session = self.session(execution_id)
         assert session is not None
-        step_index = self.stream_step
+        step_index = self.awaited(execution_id)
         count = min(len(elements), credit(self.definition, session))
         if self.limited(step_index):
             more = max(0, min(count - self.session_slots[execution_id], self.free(step_index)))
@@ -181,11 +184,10 @@ class World:
     def early_envelope(self, execution_id: str, payload: Json) -> CompletionEnvelope | None:
         """An answer to the request of a turn that did not hold: its row comes yet, or never."""
         execution, session = self.execution(execution_id), self.session(execution_id)
-        index = self.definition.next_await(0)
-        if index == len(self.definition.steps):
+        index = self.definition.segment_end(0) if session is None else self.awaited(execution_id)
+        step = self.definition.steps[index] if index < len(self.definition.steps) else None
+        if not isinstance(step, AwaitDefinition):
             return None
-        step = self.definition.steps[index]
-        assert isinstance(step, AwaitDefinition)
         ids = self.state.unit_ids(execution, step)
         item = session.next_item_index if session is not None else None
         claims = TokenClaims(

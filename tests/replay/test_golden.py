@@ -10,6 +10,7 @@ from tpf_streams.core.execution import (
     OutputRecord,
     OwedKind,
     OwedRecord,
+    PartRecord,
     RejectRecord,
     Summary,
 )
@@ -60,10 +61,10 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
     (
         KEYS.session(ID),
         SessionRecord(
-            ID, True, 3, 4, "ab", True, 2, 2, 1, 0, {"1": 2}, {"approved": 2}, ("C", "m", "d"), True, {"1": 1}
+            ID, True, 3, 4, "ab", True, 2, 2, 1, 0, {"1": 2}, {"approved": 2}, ("C", "m", "d"), True, {"1": 1}, 1, 34
         ),
         "0005730123abcd111182228333444444444444",
-        b'\x01["0123abcd-1111-8222-8333-444444444444",true,3,4,"ab",true,2,2,1,0,{"1":2},{"approved":2},["C","m","d"],true,{"1":1}]',
+        b'\x01["0123abcd-1111-8222-8333-444444444444",true,3,4,"ab",true,2,2,1,0,{"1":2},{"approved":2},["C","m","d"],true,{"1":1},1,34]',
     ),
     (
         KEYS.interaction(ID),
@@ -105,6 +106,12 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
         b'\x01["0123abcd-1111-8222-8333-444444444444",7,"Out","approved",[{"\xc3\xa4":"1.50"}]]',
     ),
     (
+        KEYS.part(ID, 2, 7),
+        PartRecord([{"ä": "1.50"}, []]),
+        "0005610123abcd111182228333444444444444000200000007",
+        b'\x01[[{"\xc3\xa4":"1.50"},[]]]',
+    ),
+    (
         KEYS.reject(ID, 1),
         RejectRecord(ID, 1, None, "a.csv", 3, "Amount", "no decimal", "1,x"),
         "0005720123abcd11118222833344444444444400000001",
@@ -140,3 +147,10 @@ def test_bytes(key, record, key_hex, value):
     assert (key.hex(), encode(record)) == (key_hex, value)
     if not isinstance(record, bytes | dict):
         assert decode(type(record), value) == record
+
+
+def test_a_session_from_before_there_were_lists():
+    counts = b'true,3,4,"ab",true,2,2,1,0,{"1":2},{"approved":2},["C","m","d"],true,{"1":1}'
+    value = b'\x01["0123abcd-1111-8222-8333-444444444444",' + counts + b"]"
+    session = decode(SessionRecord, value)
+    assert (session.unanswered, session.stream, session.output_bytes) == ({"1": 1}, 0, 0)

@@ -59,7 +59,7 @@ class Pipeline:
 
     @property
     def streams(self) -> bool:
-        return self.definition.is_stream(0)
+        return self.definition.stream_from(0) is not None
 
     @property
     def request_topics(self) -> list[str]:

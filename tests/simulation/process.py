@@ -97,7 +97,10 @@ class Process:
         definition = self.environment.definition
         for session in shadow.of_partition(b"s", partition):
             # A session that was cancelled keeps what it was granted for its window.
-            room[definition.next_await(0)] += max(credit(definition, session), 0 if session.live else definition.window)
+            awaited = definition.course.streams[session.stream].awaited
+            room[-1 if awaited is None else awaited] += max(
+                credit(definition, session), 0 if session.live else definition.window
+            )
         return room
 
 

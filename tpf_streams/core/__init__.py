@@ -13,6 +13,11 @@ the durable path only when the unit's dispatch is complete and the execution is 
 by the turn that writes its outputs; that gives its place in the window, and its slot of the admission budget, back.
 When the source has ended and everything is settled, the stream ends; an object may still have to be published.
 
+A stream may also end before a step that takes many together. What its items gave is then a *list*, an item a row, and
+that step takes it whole, as one request or one run; or the next stream begins from it, as one begins from the list that
+an answer is. Which steps these are the shapes of the steps say (`core/course.py`); at each moment an execution has one
+stream or none.
+
 Whatever has to be done outside the transaction is an *owed* row, written by the turn that decides it and deleted by the
 turn that knows it done. After a crash the rows say what is owed, and it is done again, under the same ids.
 
@@ -20,7 +25,7 @@ Invariants
 ----------
 I1  An interaction leaves the open statuses once, and never comes back.
 I2  One completion is admitted per interaction; the first payload is kept.
-I3  An item is settled once: its output row exists exactly when it is settled.
+I3  An item is settled once: its output row, or its row of the list, exists exactly when it is settled.
 I4  dispatched - settled = in flight, 0 <= in flight <= window on the live path.
 I5  A slot is held by: a session, for an item not dispatched; an open interaction; or an owed continuation of the live
     path. Every slot goes back once.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tpf_streams.core.continuation import interaction_ended, resume_scalar
-from tpf_streams.core.early import without_row
+from tpf_streams.core.early import named_step, without_row
 from tpf_streams.core.effects import DeadLetter, ReturnSlot
-from tpf_streams.core.ending import close_interaction
+from tpf_streams.core.ending import await_steps, close_interaction
 from tpf_streams.core.envelope import CompletionEnvelope, envelope_bytes
 from tpf_streams.core.events import CompletionReceived
 from tpf_streams.core.evolve import replace
@@ -14,11 +14,19 @@ from tpf_streams.core.fallback import arm_of, start_item
 from tpf_streams.core.gates import gates_open, item_answered
 from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
+from tpf_streams.core.joining import (
+    OUTPUT_ITEMS,
+    check_list,
+    elements,
+    plain_answer,
+    put_list,
+    stored_answer,
+)
 from tpf_streams.core.json_policy import canonical, row_bytes
 from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.rows import text_id
 from tpf_streams.core.state import Draft
-from tpf_streams.core.step import AwaitDefinition
+from tpf_streams.core.step import AwaitDefinition, Json
 from tpf_streams.core.token import check_token
 from tpf_streams.errors import PayloadError, TokenError
 
@@ -64,9 +72,9 @@ def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | 
     ):
         by_correlation = row_of(draft, interaction_of(draft, envelope.correlation_id))
     found = by_interaction or by_correlation
-    limit = draft.definition.limits.max_payload_bytes
-    if row_bytes(envelope.response_payload) > limit:
-        raise _Refused(Outcome.PAYLOAD_TOO_LARGE, f"responsePayload is over {limit} bytes")
+    size = row_bytes(envelope.response_payload)
+    if size > draft.definition.limits.max_payload_bytes:
+        check_large(draft, envelope, found, size)
     if found is None:
         return None
     if found.tenant_id != envelope.tenant_id:
@@ -74,6 +82,16 @@ def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | 
     if envelope.interaction_id is not None and by_interaction is not by_correlation:
         raise _Refused(Outcome.IDENTITY_MISMATCH)
     return found
+
+
+def check_large(draft: Draft, envelope: CompletionEnvelope, found: InteractionRecord | None, size: int) -> None:
+    """More than one item may have: only the answer of a step that expands is allowed it. Without a row the step is that
+    of the token, where it is genuine."""
+    limits, step_id = draft.definition.limits, found.step_id if found is not None else named_step(draft, envelope)
+    expands = any(step.step_id == step_id and step.expands for step in await_steps(draft))
+    limit = limits.max_aggregate_bytes if expands else limits.max_payload_bytes
+    if size > limit:
+        raise _Refused(Outcome.PAYLOAD_TOO_LARGE, f"responsePayload is over {limit} bytes")
 
 
 def row_of(draft: Draft, interaction_id: str | None) -> InteractionRecord | None:
@@ -113,15 +131,17 @@ def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRe
     step = draft.step(interaction.step_index)
     check_row_token(draft, event.envelope, interaction, step)
     payload = event.envelope.response_payload
+    if step.expands:
+        check_answer(draft, step, payload)
     try:
-        value = step.convert(payload)
+        value = list(map(step.convert, elements(payload))) if step.expands else step.convert(payload)
     except PayloadError as error:
         raise _Refused(Outcome.INVALID_PAYLOAD, str(error)) from error
     except Exception as error:
         # A class of the user's refuses what a provider sent: that is the provider's answer, not an error of ours.
         raise _Refused(Outcome.INVALID_PAYLOAD, f"the conversion raised {type(error).__name__}") from error
     if interaction.status is InteractionStatus.COMPLETED:
-        same = canonical(payload) == canonical(interaction.response_payload)
+        same = canonical(plain_answer(step, payload)) == canonical(stored_answer(draft, step, interaction))
         return Outcome.DUPLICATE if same else Outcome.CONFLICT
     if interaction.status in (InteractionStatus.CANCELLED, InteractionStatus.FAILED):
         return Outcome.TERMINAL
@@ -139,6 +159,21 @@ def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRe
         return Outcome.LATE
     admit(draft, event, execution, step, interaction, value)
     return Outcome.ADMITTED
+
+
+def check_answer(draft: Draft, step: AwaitDefinition, payload: Json) -> None:
+    """The limits of an answer that flows on item by item. Raises _Refused."""
+    items, limit = elements(payload), draft.definition.limits.max_aggregate_output_items
+    if 0 < limit < len(items):
+        message = (
+            f"Await step {step.step_id} materialized at least {limit + 1} output items for {step.cardinality}, "
+            f"exceeding {OUTPUT_ITEMS}={limit}."
+        )
+        raise _Refused(Outcome.PAYLOAD_TOO_LARGE, message)
+    try:
+        check_list(draft, "responsePayload", items)
+    except PayloadError as error:
+        raise _Refused(Outcome.PAYLOAD_TOO_LARGE, str(error)) from error
 
 
 def check_row_token(
@@ -176,11 +211,15 @@ def admit(
     value: object,
 ) -> None:
     """Record the answer, once, and let the execution go on as its path allows."""
+    payload = event.envelope.response_payload
+    if step.expands and interaction.item_index is None:
+        put_list(draft, interaction.execution_id, step.index + 1, elements(payload))
+        payload = None
     interaction = replace(
         interaction,
         status=InteractionStatus.COMPLETED,
         version=interaction.version + 1,
-        response_payload=event.envelope.response_payload,
+        response_payload=payload,
         actor=event.envelope.actor,
         updated_at_epoch_ms=draft.now_ms,
     )
@@ -227,7 +266,8 @@ def admit_item(
     unit = draft.unit(interaction.unit_id)
     releasing = draft.owed(execution.execution_id, OwedKind.RELEASE, step.index)
     item = interaction.item_index or 0
-    if unit is not None and gates_open(draft, execution, unit) and (releasing is None or item < releasing.cursor):
+    passed = releasing is None or item < releasing.cursor
+    if unit is not None and passed and gates_open(draft, execution, session, unit):
         draft.fact("resume.released.total", counted)
         start_item(draft, execution, step, interaction, holds_slot=None, value=value, converted=True)
     else:

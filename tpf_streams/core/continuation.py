@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpf_streams.core.dispatch import check_payload, dispatch, dispatch_when_allowed
-from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment, StartSource
+from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment
 from tpf_streams.core.ending import (
     close_interaction,
     fail_execution,
     failure_reason,
     finish_if_drained,
+    owe_publish,
     succeed,
     unit_ended,
 )
@@ -21,11 +22,13 @@ from tpf_streams.core.execution import (
     OutputRecord,
     OwedKind,
     OwedRecord,
+    PartRecord,
     RejectRecord,
 )
 from tpf_streams.core.gates import end_source, item_unanswered
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
-from tpf_streams.core.json_policy import row_text
+from tpf_streams.core.joining import check_request, elements, gathered, open_stream, take_list
+from tpf_streams.core.json_policy import row_bytes, row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition, Json, OnItemFailure, OnItemTimeout
 from tpf_streams.core.unit import SessionRecord, UnitStatus
@@ -37,24 +40,16 @@ def start_segment(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, va
 
     A segment without steps is over at once: an await that is first, or last, or follows another.
     """
-    steps = draft.definition.segment(owed.step_index)
-    if not steps:
+    if draft.definition.is_stop(owed.step_index):
         payload = value if not converted else response_of(draft, owed)
-        segment_completed(draft, execution, owed, [payload])
+        many = owed.interaction_id is not None and draft.step(owed.step_index - 1).expands
+        arrived(draft, execution, owed, elements(payload) if many else [payload], owed.step_index)
+        return
+    if owed.item_index is None and draft.definition.stream_from(owed.step_index) is not None:
+        open_stream(draft, execution, owed)
         return
     draft.put_owed(owed)
-    if owed.item_index is None and draft.definition.is_stream(owed.step_index):
-        live = all_live(draft, owed.step_index)
-        draft.put_session(SessionRecord(execution.execution_id, live))
-        draft.effect(StartSource(execution.execution_id))
-    else:
-        draft.effect(RunSegment(owed, value, converted))
-
-
-def all_live(draft: Draft, index: int) -> bool:
-    """Whether the stream that begins at `index` runs as a live session (contract 0.20)."""
-    first = draft.definition.next_await(index)
-    return first == len(draft.definition.steps) or draft.step(first).transport.live
+    draft.effect(RunSegment(owed, value, converted))
 
 
 def response_of(draft: Draft, owed: OwedRecord) -> Json:
@@ -63,8 +58,12 @@ def response_of(draft: Draft, owed: OwedRecord) -> Json:
 
 
 def segment_completed(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json]) -> None:
-    """The steps of a segment gave `outputs`: settle the item, or take it to the next await step."""
-    index = draft.definition.next_await(owed.step_index)
+    """The steps of a segment gave `outputs`, which come to the stop behind them."""
+    arrived(draft, execution, owed, outputs, draft.definition.segment_end(owed.step_index))
+
+
+def arrived(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json], index: int) -> None:
+    """`outputs` are at step `index`: settle the item, or take it to the await step that is there."""
     try:
         for output in outputs:
             check_payload(draft, output, "the output of", draft.definition.steps[index - 1])
@@ -77,6 +76,9 @@ def segment_completed(draft: Draft, execution: ExecutionRecord, owed: OwedRecord
             finish_scalar(draft, execution, owed, outputs)
         else:
             settle(draft, execution, owed, outputs)
+        return
+    if index in draft.definition.course.gathered:
+        gather(draft, execution, owed, outputs, index)
         return
     if owed.holds_slot is not None:
         # A slot holder never waits for a second slot (contract 0.17): it would be a deadlock of full budgets.
@@ -99,11 +101,54 @@ def segment_completed(draft: Draft, execution: ExecutionRecord, owed: OwedRecord
 
 def slot_granted(draft: Draft, execution: ExecutionRecord, owed: OwedRecord) -> None:
     draft.done(owed)
+    payload = owed.payload
+    if owed.item_index is None and draft.step(owed.step_index).joins:
+        payload = draft.state.parts_now(execution.execution_id, owed.step_index)
     try:
-        dispatch(draft, execution, owed.step_index, owed.item_index, owed.payload)
+        dispatch(draft, execution, owed.step_index, owed.item_index, payload)
     except PayloadError as error:
         held = replace(owed, holds_slot=owed.step_index)
         item_failed(draft, execution, held, error.code, str(error), "")
+
+
+def gather(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json], index: int) -> None:
+    """What arrives where a list is taken is kept for it; one value alone is a list of one."""
+    if owed.holds_slot is not None:
+        draft.effect(ReturnSlot(execution.execution_id, owed.holds_slot))
+    if owed.item_index is not None:
+        settle_in_list(draft, execution, owed.item_index, owed.arm, outputs, index)
+        return
+    if len(outputs) != 1:
+        fail_execution(draft, execution, "ITEM_COUNT", f"a segment gave {len(outputs)} items where one is expected")
+        return
+    try:
+        check_request(draft, index, 1, row_bytes(outputs[0]) + 2)
+    except PayloadError as error:
+        fail_execution(draft, execution, error.code, str(error))
+        return
+    draft.put(draft.keys.part(execution.execution_id, index, 0), PartRecord(list(outputs)))
+    execution = replace(execution, current_step_index=index, updated_at_epoch_ms=draft.now_ms)
+    draft.put_execution(execution)
+    take_list(draft, execution, index, 1)
+
+
+def settle_in_list(
+    draft: Draft, execution: ExecutionRecord, item_index: int, arm: str | None, outputs: Sequence[Json], index: int
+) -> None:
+    """An item is at the end of its stream, and its place in the window is free. One over the limit ends all."""
+    session = draft.session(execution.execution_id)
+    if session is None:
+        return
+    session = gathered(draft, session, index, item_index, outputs)
+    by_arm = session.by_arm if arm is None else {**session.by_arm, arm: session.by_arm.get(arm, 0) + 1}
+    session = replace(session, settled=session.settled + 1, by_arm=by_arm)
+    draft.put_session(session)
+    try:
+        check_request(draft, index, session.outputs, session.output_bytes + 1)
+    except PayloadError as error:
+        fail_execution(draft, execution, error.code, str(error))
+        return
+    finish_if_drained(draft, execution, session)
 
 
 def finish_scalar(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json]) -> None:
@@ -112,7 +157,10 @@ def finish_scalar(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, ou
         fail_execution(draft, execution, "ITEM_COUNT", message)
         return
     write_output(draft, execution, None, outputs, owed.arm, execution.execution_id)
-    succeed(draft, execution)
+    if draft.definition.publishes:
+        owe_publish(draft, execution)
+    else:
+        succeed(draft, execution)
 
 
 def settle(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json]) -> None:
@@ -187,7 +235,11 @@ def reject_item(
         draft.keys.reject(execution.execution_id, ordinal),
         RejectRecord(execution.execution_id, ordinal, item_index, source, 0, "", reason, ""),
     )
-    write_output(draft, execution, item_index, [], None, execution.execution_id)
+    end = draft.definition.course.streams[session.stream].end
+    if end == len(draft.definition.steps):
+        write_output(draft, execution, item_index, [], None, execution.execution_id)
+    else:
+        draft.put(draft.keys.part(execution.execution_id, end, item_index), PartRecord([]))
     draft.put_session(replace(session, settled=session.settled + 1, rejected_items=session.rejected_items + 1))
     if holds_slot is not None:
         draft.effect(ReturnSlot(execution.execution_id, holds_slot))
@@ -249,4 +301,8 @@ def resume_scalar(
     facts = step.labels
     draft.fact("resume.released.total", facts)
     draft.fact("scalar.continuation.started.total", facts)
+    if step.expands:
+        assert isinstance(value, list), "the answer of a step that expands is converted item by item"
+        take_list(draft, execution, step.index + 1, len(value))
+        return
     start_segment(draft, execution, owed, value, converted=True)

@@ -7,6 +7,7 @@ from tpf_streams.core.envelope import idempotency_key
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
+from tpf_streams.core.joining import check_request
 from tpf_streams.core.json_policy import row_bytes
 from tpf_streams.core.rows import raw_id
 from tpf_streams.core.state import Draft
@@ -33,18 +34,21 @@ def dispatch_when_allowed(draft: Draft, execution: ExecutionRecord, owed: OwedRe
 
 
 def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: int | None, payload: Json) -> None:
-    """Create the interaction of one item, or of a scalar execution, and send its request.
+    """Create the interaction of one item, of a list, or of a scalar execution, and send its request.
 
     Raises PayloadError when the payload is too large or no JSON, or a field of the idempotency key is missing.
     """
     step = draft.step(index)
-    check_payload(draft, payload, "the request of", step)
+    if step.joins:
+        check_request(draft, index, len(payload), row_bytes(payload))
+    else:
+        check_payload(draft, payload, "the request of", step)
     interaction = new_interaction(draft, execution, step, item_index, payload)
     ensure_unit(draft, execution, step, interaction)
     if item_index is None:
         park_scalar(draft, execution, interaction)
     keys = draft.keys
-    draft.put_interaction(interaction)
+    draft.put_interaction(replace(interaction, request_payload=None) if step.joins else interaction)
     draft.put(keys.correlation(interaction.correlation_id), raw_id(interaction.interaction_id))
     draft.put(keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id), b"")
     send(draft, step, interaction)

@@ -34,6 +34,12 @@ def names(text: str | None, ident: str) -> bool:
     return text is None or text.lower() == ident.lower()
 
 
+def named_step(draft: Draft, envelope: CompletionEnvelope) -> str | None:
+    """The step that the token of an envelope was issued for."""
+    claims = claims_of(draft, envelope)
+    return None if claims is None else claims.step_id
+
+
 def claims_of(draft: Draft, envelope: CompletionEnvelope) -> TokenClaims | None:
     """The verified claims of a token that was issued for an id of ours, or None."""
     if envelope.resume_token is None or draft.state.signer is None:

@@ -6,6 +6,7 @@ from tpf_streams.core.effects import ContinueOwed, PublishObject, ReturnSlot, St
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, Summary
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
+from tpf_streams.core.joining import counted, end_stream
 from tpf_streams.core.json_policy import row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition
@@ -31,8 +32,11 @@ def finish_if_drained(draft: Draft, execution: ExecutionRecord, session: Session
         if not session.live:
             draft.delete(draft.keys.owed(execution.execution_id, OwedKind.RELEASE, step.index))
     failure = session.failure
-    if failure is not None and not (session.publish_on_failure and session.outputs):
+    last = draft.definition.course.streams[session.stream].end == len(draft.definition.steps)
+    if failure is not None and not (session.publish_on_failure and session.outputs and last):
         fail_execution(draft, execution, *failure)
+    elif not last:
+        end_stream(draft, execution, session)
     elif draft.definition.publishes:
         owe_publish(draft, execution)
     elif failure is not None:
@@ -169,15 +173,11 @@ def end_session(draft: Draft, execution: ExecutionRecord) -> Summary:
     """Drop the session row; its counts stay in the execution."""
     session = draft.session(execution.execution_id)
     if session is None:
-        return Summary(items=1, outputs=int(draft.output(execution.execution_id, None) is not None))
+        carried = execution.summary or Summary(items=1)
+        return replace(carried, outputs=int(draft.output(execution.execution_id, None) is not None))
     draft.delete(draft.keys.session(execution.execution_id))
-    return Summary(
-        items=session.next_item_index,
-        outputs=session.outputs,
-        rejected_rows=session.rejected_rows,
-        rejected_items=session.rejected_items,
-        by_arm=session.by_arm,
-    )
+    last = draft.definition.course.streams[session.stream].end == len(draft.definition.steps)
+    return counted(execution, session, outputs=session.outputs if last else 0)
 
 
 def forget_owed(draft: Draft, execution_id: str) -> None:

@@ -117,6 +117,13 @@ class OutputRecord:
 
 
 @frozen
+class PartRecord:
+    """What one item of a stream gave to the list that a later step takes, in order of its index (contract 0.21)."""
+
+    payloads: list[Json]
+
+
+@frozen
 class RejectRecord:
     """One piece that became no output: a source row, or an item that failed or timed out."""
 

@@ -10,7 +10,7 @@ from tpf_streams.core.continuation import start_segment
 from tpf_streams.core.effects import ContinueOwed
 from tpf_streams.core.ending import CLOSE_AT_ONCE, await_steps, interactions_between
 from tpf_streams.core.evolve import replace
-from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
+from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord, PartRecord
 from tpf_streams.core.gates import park, stream_await, write_counts
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.state import Draft
@@ -46,11 +46,22 @@ def continued(draft: Draft, interaction: InteractionRecord) -> bool:
     """Whether an item's continuation has been started: it is owed, further on, or settled."""
     execution_id, item = interaction.execution_id, interaction.item_index
     return (
-        draft.output(execution_id, item) is not None
+        settled(draft, interaction)
         or draft.owed(execution_id, OwedKind.SEGMENT, item) is not None
         or draft.owed(execution_id, OwedKind.SLOT, item) is not None
         or went_on(draft, interaction)
     )
+
+
+def settled(draft: Draft, interaction: InteractionRecord) -> bool:
+    """Whether an item has come to the end of its stream."""
+    session, item = draft.session(interaction.execution_id), interaction.item_index
+    if session is None or item is None:
+        return True
+    end = draft.definition.course.streams[session.stream].end
+    if end == len(draft.definition.steps):
+        return draft.output(interaction.execution_id, item) is not None
+    return draft.get(draft.keys.part(interaction.execution_id, end, item), PartRecord) is not None
 
 
 def went_on(draft: Draft, interaction: InteractionRecord) -> bool:
@@ -110,6 +121,6 @@ def session_cancelled(draft: Draft, execution_id: str) -> None:
     draft.fact("session.cancelled.total", {}, executionId=execution_id)
     for step in await_steps(draft):
         write_counts(draft, execution, session, step)
-    first = stream_await(draft.definition)
+    first = stream_await(draft, session)
     if first is not None and session.source_ended and not session.drained:
         park(draft, execution, first)

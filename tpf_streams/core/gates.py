@@ -12,20 +12,14 @@ from tpf_streams.core.ending import unit_ended
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.state import Draft
-from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
+from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
 
 
-def stream_await(definition: PipelineDefinition) -> AwaitDefinition | None:
-    """The await step that the pipeline's source dispatches to; None where its items wait for nobody."""
-    index = 0
-    while index < len(definition.steps):
-        end = definition.next_await(index)
-        if definition.is_stream(index):
-            step = definition.steps[end] if end < len(definition.steps) else None
-            return step if isinstance(step, AwaitDefinition) else None
-        index = end + 1
-    return None
+def stream_await(draft: Draft, session: SessionRecord) -> AwaitDefinition | None:
+    """The await step that the source of a stream dispatches to; None where its items wait for nobody."""
+    awaited = draft.definition.course.streams[session.stream].awaited
+    return None if awaited is None else draft.step(awaited)
 
 
 def end_source(draft: Draft, execution: ExecutionRecord, session: SessionRecord) -> SessionRecord:
@@ -39,7 +33,7 @@ def end_source(draft: Draft, execution: ExecutionRecord, session: SessionRecord)
     draft.put_session(session)
     draft.delete(draft.keys.owed(execution.execution_id, OwedKind.SEGMENT, None))
     draft.effect(StopSource(execution.execution_id))
-    step = stream_await(draft.definition)
+    step = stream_await(draft, session)
     if step is None:
         return session
     unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
@@ -80,9 +74,9 @@ def park(draft: Draft, execution: ExecutionRecord, step: AwaitDefinition) -> Non
     draft.effect(ContinueOwed(owed))
 
 
-def gates_open(draft: Draft, execution: ExecutionRecord, unit: AwaitUnitRecord) -> bool:
+def gates_open(draft: Draft, execution: ExecutionRecord, session: SessionRecord, unit: AwaitUnitRecord) -> bool:
     """Whether an answer of this unit may go on now."""
-    first = stream_await(draft.definition)
+    first = stream_await(draft, session)
     if first is not None and unit.step_index > first.index:
         return True
     return (

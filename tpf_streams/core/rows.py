@@ -20,6 +20,7 @@ from tpf_streams.core.execution import (
     OutputRecord,
     OwedKind,
     OwedRecord,
+    PartRecord,
     RejectRecord,
     Summary,
 )
@@ -30,6 +31,7 @@ from tpf_streams.errors import LogCorruptError
 
 VERSION = 1
 _HEADER = bytes([VERSION])
+_U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 KIND_AT = 2
@@ -59,6 +61,7 @@ class Keys:
 
     def __init__(self, slot: int) -> None:
         self.prefix = struct.pack(">H", slot)
+        self._part = self.prefix + b"a"
         self._correlation = self.prefix + b"c"
         self._deadline = self.prefix + b"d"
         self._execution = self.prefix + b"e"
@@ -101,6 +104,10 @@ class Keys:
         """Present exactly when the item is settled."""
         return self._output + raw_id(execution_id) + _item(item_index)
 
+    def part(self, execution_id: str, step_index: int, item_index: int) -> bytes:
+        """A piece of the list that is taken at `step_index`."""
+        return self._part + raw_id(execution_id) + _U16.pack(step_index) + _U32.pack(item_index)
+
     def reject(self, execution_id: str, ordinal: int) -> bytes:
         return self._reject + raw_id(execution_id) + _U32.pack(ordinal)
 
@@ -115,6 +122,13 @@ class Keys:
 
     def outputs_of(self, execution_id: str) -> tuple[bytes, bytes]:
         return _range(self._output + raw_id(execution_id))
+
+    def parts_of(self, execution_id: str, step_index: int) -> tuple[bytes, bytes]:
+        """The list that is taken at `step_index`."""
+        return _range(self._part + raw_id(execution_id) + _U16.pack(step_index))
+
+    def all_parts_of(self, execution_id: str) -> tuple[bytes, bytes]:
+        return _range(self._part + raw_id(execution_id))
 
     def rejects_of(self, execution_id: str) -> tuple[bytes, bytes]:
         return _range(self._reject + raw_id(execution_id))
@@ -211,6 +225,7 @@ _DECODE: dict[type, Callable[[list[Any]], Any]] = {
     SessionRecord: _session,
     OwedRecord: _owed,
     OutputRecord: lambda values: OutputRecord(*values),
+    PartRecord: lambda values: PartRecord(*values),
     RejectRecord: lambda values: RejectRecord(*values),
     EarlyRecord: lambda values: EarlyRecord(*values),
 }

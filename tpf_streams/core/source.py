@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from tpf_streams.core.continuation import item_failed, start_segment, stop_source, write_output
+from tpf_streams.core.continuation import (
+    item_failed,
+    settle_in_list,
+    start_segment,
+    stop_source,
+    write_output,
+)
+from tpf_streams.core.course import Stream
 from tpf_streams.core.dispatch import check_payload, dispatch
 from tpf_streams.core.effects import UseSlot
 from tpf_streams.core.ending import fail_execution, finish_if_drained
@@ -12,6 +19,7 @@ from tpf_streams.core.events import ExecutionSubmitted, ItemsPulled, SourceFaile
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.gates import end_source
+from tpf_streams.core.joining import check_list, check_request, put_list, take_list
 from tpf_streams.core.json_policy import row_bytes, row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import ItemReject, Json
@@ -27,6 +35,7 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
     if draft.execution(execution_id) is not None:
         draft.fact("execution.duplicate.total", {}, executionId=execution_id)
         return
+    listed = definition.takes_list_input
     fits = row_bytes(event.input_payload) <= definition.limits.max_aggregate_bytes
     execution = ExecutionRecord(
         tenant_id=event.tenant_id,
@@ -39,7 +48,7 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
         version=1,
         current_step_index=0,
         attempt=0,
-        input_payload=event.input_payload if fits else None,
+        input_payload=event.input_payload if fits and not listed else None,
         source=None if event.source is None else asdict(event.source),
         await_unit_id=None,
         error_code=None,
@@ -54,8 +63,27 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
         message = f"the input is over {definition.limits.max_aggregate_bytes} bytes (pipeline.max-aggregate-bytes)"
         fail_execution(draft, execution, "PAYLOAD_TOO_LARGE", message)
         return
+    if listed:
+        list_submitted(draft, execution, event)
+        return
     owed = OwedRecord(execution_id, OwedKind.SEGMENT, None, 0)
     start_segment(draft, execution, owed, event.input_payload, converted=False)
+
+
+def list_submitted(draft: Draft, execution: ExecutionRecord, event: ExecutionSubmitted) -> None:
+    """The input is a list that the first step takes together; an ingested object is a list of one."""
+    items = event.input_payload if event.source is None else [event.input_payload]
+    first = draft.definition.steps[0]
+    try:
+        if not isinstance(items, list):
+            raise PayloadError(f"{first.step_id} takes a list of {first.input_type}, and the input is none")
+        check_list(draft, "the input", items)
+        check_request(draft, 0, len(items), row_bytes(items))
+    except PayloadError as error:
+        fail_execution(draft, execution, error.code, str(error))
+        return
+    put_list(draft, execution.execution_id, 0, items)
+    take_list(draft, execution, 0, len(items))
 
 
 def items_pulled(draft: Draft, event: ItemsPulled) -> None:
@@ -69,12 +97,12 @@ def items_pulled(draft: Draft, event: ItemsPulled) -> None:
     owed = source_work(draft, event.execution_id)
     if owed is None:
         return
-    index = draft.definition.next_await(owed.step_index)
+    stream = draft.definition.course.streams[session.stream]
     for element in event.elements:
         if isinstance(element, ItemReject):
             session = reject_row(draft, session, element)
         else:
-            taken = take_item(draft, execution, session, index, element)
+            taken = take_item(draft, execution, session, stream, element)
             if taken is None or taken.source_ended:
                 return
             session = taken
@@ -102,7 +130,7 @@ def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> Sess
 
 
 def take_item(
-    draft: Draft, execution: ExecutionRecord, session: SessionRecord, index: int, payload: Json
+    draft: Draft, execution: ExecutionRecord, session: SessionRecord, stream: Stream, payload: Json
 ) -> SessionRecord | None:
     """Dispatch an item, or settle one that waits for nobody. Returns where the session stands then."""
     number = session.next_item_index
@@ -116,25 +144,33 @@ def take_item(
         session, next_item_index=number + 1, source_position=session.source_position + 1, source_digest=digest
     )
     draft.put_session(session)
-    awaited = index < len(draft.definition.steps)
+    awaited = stream.awaited
     try:
-        if awaited:
+        if awaited is not None:
             draft.effect(UseSlot(execution.execution_id))
-            dispatch(draft, execution, index, number, payload)
+            dispatch(draft, execution, awaited, number, payload)
             return session
-        return settle_unawaited(draft, execution, session, number, payload)
+        return settle_unawaited(draft, execution, session, stream, number, payload)
     except PayloadError as error:
-        kind, slot = (OwedKind.SLOT, index) if awaited else (OwedKind.SEGMENT, None)
-        failed = OwedRecord(execution.execution_id, kind, number, index, holds_slot=slot)
+        kind, index = (OwedKind.SEGMENT, stream.end) if awaited is None else (OwedKind.SLOT, awaited)
+        failed = OwedRecord(execution.execution_id, kind, number, index, holds_slot=awaited)
         item_failed(draft, execution, failed, error.code, str(error), "")
         return draft.session(execution.execution_id)
 
 
 def settle_unawaited(
-    draft: Draft, execution: ExecutionRecord, session: SessionRecord, number: int, payload: Json
-) -> SessionRecord:
-    """An item of a stream that waits for nobody is an output as it comes. Raises PayloadError."""
-    check_payload(draft, payload, "the output of", draft.definition.steps[-1])
+    draft: Draft,
+    execution: ExecutionRecord,
+    session: SessionRecord,
+    stream: Stream,
+    number: int,
+    payload: Json,
+) -> SessionRecord | None:
+    """An item of a stream that waits for nobody is at its end as it comes. Raises PayloadError."""
+    check_payload(draft, payload, "the output of", draft.definition.steps[stream.end - 1])
+    if stream.end < len(draft.definition.steps):
+        settle_in_list(draft, execution, number, None, [payload], stream.end)
+        return draft.session(execution.execution_id)
     write_output(draft, execution, number, [payload], None, f"{execution.execution_id}:{number}")
     session = replace(session, settled=session.settled + 1, outputs=session.outputs + 1)
     draft.put_session(session)

@@ -13,10 +13,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 from tpf_streams.core import rows
 from tpf_streams.core.effects import Effect, Fact
-from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, RejectRecord
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, PartRecord, RejectRecord
 from tpf_streams.core.frozen import frozen
 from tpf_streams.core.identity import IdFactory, UnitIds
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
+from tpf_streams.core.parts import Parts
 from tpf_streams.core.rows import EARLY_KIND, KIND_AT, OWED_KIND, Keys
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
@@ -27,7 +28,7 @@ _CACHE_MAX = 8192
 _CACHE_BYTES_MAX = 4 * 1024 * 1024
 """Of those rows as stored, of one partition; decoded they take three times as much. A row may hold two payloads of
 256 KiB, and a worker has many partitions: the count alone bounds nothing."""
-_READ_ONCE = frozenset({OutputRecord, RejectRecord, bytes, dict})
+_READ_ONCE = frozenset({OutputRecord, PartRecord, RejectRecord, bytes, dict})
 _ABSENT = object()
 
 
@@ -125,6 +126,15 @@ class State:
         for key, value in zip(missing, self._store.get_many(missing) if missing else (), strict=True):
             if value is not None:
                 self._remember(key, rows.decode(cls, value), len(value))
+
+    def parts(self, execution_id: str, step_index: int) -> Parts:
+        """The list that is taken at `step_index`, as it is committed: for whoever works on it behind the commit."""
+        return Parts(self._store, self.keys.parts_of(execution_id, step_index))
+
+    def parts_now(self, execution_id: str, step_index: int) -> list[Any]:
+        """The same in memory, changes of the open turn included: for a list that has to become one request."""
+        found = self.scan(self.keys.parts_of(execution_id, step_index), PartRecord)
+        return [payload for _, part in found for payload in part.payloads]
 
     def scan(self, bounds: tuple[bytes, bytes], cls: type[R], limit: int | None = None) -> Iterator[tuple[bytes, R]]:
         """Committed and changed rows of a range, in key order; with a limit, at most that many."""

@@ -1,7 +1,7 @@
 """What a pipeline is, to the machine: steps, segments and limits, with no I/O and no callables.
 
 Index = position of a step in the pipeline, from 0. A *segment* is the run of service steps from one index up to the
-next await step or the end.
+next stop: an await step, a step that takes many together, or the end.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
+from tpf_streams.core.course import Course, Stream, course_of, is_stop, segment_end
 from tpf_streams.core.token import TokenSigner
 
 Json: TypeAlias = Any
@@ -22,6 +23,16 @@ class Cardinality(StrEnum):
     ONE_TO_MANY = "ONE_TO_MANY"
     MANY_TO_ONE = "MANY_TO_ONE"
     MANY_TO_MANY = "MANY_TO_MANY"
+
+    @property
+    def joins(self) -> bool:
+        """Whether it takes many together."""
+        return self in (Cardinality.MANY_TO_ONE, Cardinality.MANY_TO_MANY)
+
+    @property
+    def expands(self) -> bool:
+        """Whether it gives many."""
+        return self in (Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY)
 
 
 class CorrelationStrategy(StrEnum):
@@ -71,6 +82,7 @@ class TransportSpec:
 class StepDefinition:
     """A service step: a callable bound by the DSL under the step's index."""
 
+    awaits: ClassVar[bool] = False
     index: int
     name: str
     step_id: str
@@ -82,12 +94,19 @@ class StepDefinition:
     service: str | None = None
     arms: tuple[str, ...] | None = None
     """Union arms this step takes; None: everything. Items of other arms pass by (contract 12.2)."""
+    joins: bool = field(init=False, repr=False, compare=False)
+    expands: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "joins", self.cardinality.joins)
+        object.__setattr__(self, "expands", self.cardinality.expands)
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitDefinition:
     """An await step (contract 12.1)."""
 
+    awaits: ClassVar[bool] = True
     index: int
     name: str
     step_id: str
@@ -108,12 +127,19 @@ class AwaitDefinition:
     decimal_fields: frozenset[str] = frozenset()
     """Top-level fields of the input type whose scalar is decimal: equal amounts make equal idempotency keys (0.7)."""
     convert: Callable[[Json], object] = lambda payload: payload
-    """Completion payload (plain JSON) -> the object the next step takes. Raises PayloadError. Pure."""
+    """Completion payload (plain JSON) -> the object the next step takes. Raises PayloadError. Pure. Where the step
+    expands: of one item of the answer."""
+    joins: bool = field(init=False, repr=False, compare=False)
+    """Whether its request is a list: the whole of what comes before it."""
+    expands: bool = field(init=False, repr=False, compare=False)
+    """Whether its answer is a list, and each item of it flows on."""
     labels: Mapping[str, str] = field(init=False, repr=False, compare=False)
     """The bounded labels of the step's facts (contract 10.1)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", {"step_id": self.step_id, "transport": self.transport.type})
+        object.__setattr__(self, "joins", self.cardinality.joins)
+        object.__setattr__(self, "expands", self.cardinality.expands)
 
 
 AnyStep: TypeAlias = StepDefinition | AwaitDefinition
@@ -126,6 +152,9 @@ class Limits:
     max_concurrency: int = 128
     max_payload_bytes: int = 256 * 1024
     max_aggregate_bytes: int = 3 * 1024 * 1024
+    max_aggregate_input_items: int = 10_000
+    max_aggregate_output_items: int = 10_000
+    """Items of one aggregate request, and of one aggregate answer; 0: any number."""
     early_rows_max: int = 10_000
     sweep_limit: int = 100
     error_message_chars: int = 512
@@ -158,17 +187,21 @@ class PipelineDefinition:
     """Whether executions come from an object source, each carrying a `SourceObject`."""
     signer: TokenSigner = field(init=False, repr=False, compare=False)
     """The one signer of the pipeline: what signs a request knows its token when the answer comes."""
-    _next_await: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    course: Course = field(init=False, repr=False, compare=False)
+    _stops: tuple[bool, ...] = field(init=False, repr=False, compare=False)
+    _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _streams: Mapping[int, Stream] = field(init=False, repr=False, compare=False)
     _segments: tuple[tuple[StepDefinition, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        count = len(self.steps)
-        nexts = [count] * (count + 1)
-        for index in range(count - 1, -1, -1):
-            nexts[index] = index if isinstance(self.steps[index], AwaitDefinition) else nexts[index + 1]
-        segments = (self.steps[index : nexts[index]] for index in range(count + 1))
+        places = range(len(self.steps) + 1)
+        course, ends = course_of(self.steps), tuple(segment_end(self.steps, index) for index in places)
+        segments = (self.steps[index : ends[index]] for index in places)
         object.__setattr__(self, "signer", TokenSigner(self.resume_token_secrets))
-        object.__setattr__(self, "_next_await", tuple(nexts))
+        object.__setattr__(self, "course", course)
+        object.__setattr__(self, "_stops", tuple(is_stop(self.steps, index) for index in places))
+        object.__setattr__(self, "_ends", ends)
+        object.__setattr__(self, "_streams", {stream.start: stream for stream in course.streams})
         object.__setattr__(
             self, "_segments", tuple(tuple(it for it in part if isinstance(it, StepDefinition)) for part in segments)
         )
@@ -185,17 +218,34 @@ class PipelineDefinition:
         """Slots of one admission scope (contract section 8)."""
         return max(1, self.limits.max_concurrency)
 
-    def next_await(self, index: int) -> int:
-        """Index of the first await step at or after `index`, or `len(steps)`."""
-        return self._next_await[index]
+    def is_stop(self, index: int) -> bool:
+        """Whether no service step runs from `index` on for a value that arrives there: an await step, a step that takes
+        many together, or the end."""
+        return self._stops[index]
+
+    def segment_end(self, index: int) -> int:
+        """The stop behind the segment from `index`."""
+        return self._ends[index]
 
     def segment(self, index: int) -> tuple[StepDefinition, ...]:
-        """The service steps from `index` up to the next await step or the end."""
+        """The service steps from `index` up to the next stop; the first may be one that takes many together."""
         return self._segments[index]
 
-    def is_stream(self, index: int) -> bool:
-        """Whether the segment that begins at `index` expands one item to many."""
-        return any(step.cardinality is Cardinality.ONE_TO_MANY for step in self.segment(index))
+    def stream_from(self, index: int) -> Stream | None:
+        """The stream whose items the segment from `index` gives."""
+        return self._streams.get(index)
+
+    def takes_list(self, index: int) -> bool:
+        """Whether what begins at `index` works on a list, and not on one value."""
+        stream = self._streams.get(index)
+        if stream is not None:
+            return stream.listed
+        return index < len(self.steps) and self.steps[index].joins
+
+    @property
+    def takes_list_input(self) -> bool:
+        """Whether an execution is submitted with a list."""
+        return self.steps[0].joins
 
 
 @dataclass(frozen=True, slots=True)

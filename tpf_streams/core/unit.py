@@ -54,7 +54,8 @@ class SessionRecord:
     `source_digest`: chained SHA-256 over the items dispatched, hex. `settled`: items whose end is committed (output
     written, or rejected). In flight = next_item_index - settled. `completed`: answers admitted, per await step index;
     `unanswered`: items that ended there without one, so that both add up to the unit's items.
-    `failure`: (code, message, detail) of an execution that drains before it fails.
+    `failure`: (code, message, detail) of an execution that drains before it fails. `stream`: its number in the course
+    of the pipeline; where that is not the last one, `outputs` and `output_bytes` are of the list that it comes to.
     """
 
     execution_id: str
@@ -72,6 +73,8 @@ class SessionRecord:
     failure: tuple[str, str, str] | None = None
     publish_on_failure: bool = False
     unanswered: dict[str, int] = field(default_factory=dict)
+    stream: int = 0
+    output_bytes: int = 0
 
     @property
     def in_flight(self) -> int:

@@ -7,7 +7,7 @@ JSON and Python (`types`, `codecs`). Every problem names file, line and key, and
 """
 
 from tpf_streams.dsl.bindings import StepBinding, bind
-from tpf_streams.dsl.load import LoadedPipeline, load_pipeline, read_outline, unsupported_shapes
+from tpf_streams.dsl.load import LoadedPipeline, load_pipeline, read_outline
 from tpf_streams.dsl.objects import ObjectPublishConfig, ObjectSourceConfig, OnExisting, Quirks
 from tpf_streams.dsl.settings import Settings, settings_table_markdown
 from tpf_streams.dsl.types import TypeRegistry
@@ -25,5 +25,4 @@ __all__ = [
     "load_pipeline",
     "read_outline",
     "settings_table_markdown",
-    "unsupported_shapes",
 ]

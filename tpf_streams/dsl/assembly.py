@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tpf_streams.core.joining import INPUT_ITEMS, OUTPUT_ITEMS
 from tpf_streams.core.step import (
     AnyStep,
     AwaitDefinition,
@@ -133,6 +134,8 @@ def limits(settings: Settings) -> Limits:
         max_concurrency=settings.integer("pipeline.max-concurrency"),
         max_payload_bytes=settings.integer("pipeline.max-payload-bytes"),
         max_aggregate_bytes=settings.integer("pipeline.max-aggregate-bytes"),
+        max_aggregate_input_items=settings.integer(INPUT_ITEMS),
+        max_aggregate_output_items=settings.integer(OUTPUT_ITEMS),
         early_rows_max=settings.integer("await.early-rows-max"),
         sweep_limit=settings.integer("pipeline.orchestrator.sweep-limit"),
     )

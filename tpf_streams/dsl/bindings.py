@@ -2,7 +2,8 @@
 
 A callable takes the value and, if it has a second parameter, a `StepContext`. Its annotations choose the classes:
 a pydantic model or dataclass stands for the declared type from then on, a union `A | B` gives the arms their classes,
-`dict` means plain JSON. Without annotation it gets what flows, a generated model if nobody bound a class.
+`dict` means plain JSON. Without annotation it gets what flows, a generated model if nobody bound a class. A step that
+takes many together gets a list, or, where it is annotated `Iterable` or `Iterator`, the items one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 
 from tpf_streams.core.context import StepContext
 from tpf_streams.core.step import (
-    Cardinality,
     ItemReject,
     PipelineDefinition,
     StepDefinition,
@@ -30,6 +30,9 @@ _WRAPPERS = (
     collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator, collections.abc.AsyncIterator,
     collections.abc.AsyncIterable, collections.abc.AsyncGenerator, collections.abc.Sequence, list, tuple,
 )  # fmt: skip
+_LAZY = (collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator)
+"""An input so annotated is read as the callable asks for it; any other list is in memory as a whole."""
+_ASYNC = (collections.abc.AsyncIterator, collections.abc.AsyncIterable, collections.abc.AsyncGenerator)
 _MAPPINGS = (dict, collections.abc.Mapping)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -180,10 +183,13 @@ def _kind(target: Callable[..., Any]) -> StepKind:
 
 
 def _check_kind(step: StepDefinition, signature: Signature) -> None:
-    expands = step.cardinality in (Cardinality.ONE_TO_MANY, Cardinality.MANY_TO_MANY)
     generates = signature.kind in (StepKind.GENERATOR, StepKind.ASYNC_GENERATOR)
-    if generates and not expands:
+    if generates and not step.expands:
         raise ValueError(f"a generator gives many values, and the step is {step.cardinality}")
+    if typing.get_origin(signature.input) in _ASYNC:
+        raise ValueError("its input is no async iterator; Iterable or list gives the items of a list")
+    if is_many(signature.input) and not step.joins:
+        raise ValueError(f"it takes many values, and the step is {step.cardinality}, which is called for each")
     if step.inline and signature.kind is not StepKind.FUNCTION:
         raise ValueError(f"an inline step is a plain function, and this is an {signature.kind}")
 
@@ -224,8 +230,10 @@ def _acceptor(admitted: Collection[str] | None, types: TypeRegistry) -> Callable
 
 
 def _input_converter(step: StepDefinition, types: TypeRegistry, annotation: Any) -> Callable[[Any], Any]:
-    if step.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.MANY_TO_MANY):
+    if step.joins:
         one = _one_converter(step, types, item_of(annotation) if is_many(annotation) else None)
+        if typing.get_origin(annotation) in _LAZY:
+            return lambda values: map(one, values)
         return lambda values: [one(value) for value in values]
     return _one_converter(step, types, annotation)
 

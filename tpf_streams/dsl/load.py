@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tpf_streams.core.step import AwaitDefinition, Cardinality, PipelineDefinition, StepDefinition
+from tpf_streams.core.step import PipelineDefinition, StepDefinition
 from tpf_streams.dsl.assembly import Outline, assemble, outline, service_step
 from tpf_streams.dsl.bindings import Signature, StepBinding, finish_binding, prepare
 from tpf_streams.dsl.imports import Importer
@@ -64,13 +64,19 @@ def load_pipeline(
     report.raise_problems()
     definition = assemble(reading, ways)
     report.raise_problems()
-    notes = report.notes + [f"{path}: {line}" for line in unsupported_shapes(definition)]
     bindings = {
         index: finish_binding(step, reading.types, function, signature, ways[index].kinds)
         for index, (step, function, signature) in bound.items()
     }
     return LoadedPipeline(
-        definition, bindings, reading.types, reading.source, reading.publish, reading.settings, notes, report.warnings
+        definition,
+        bindings,
+        reading.types,
+        reading.source,
+        reading.publish,
+        reading.settings,
+        report.notes,
+        report.warnings,
     )
 
 
@@ -97,17 +103,6 @@ def _read(document: PipelineDocument, places: Places, report: Report, importer: 
     return read_pipeline(
         document, places, report, lambda types, text: _declare_class(types, text, document.classes, importer)
     )
-
-
-def unsupported_shapes(definition: PipelineDefinition) -> list[str]:
-    """Shapes that load and validate and do not run yet, one line each."""
-    found: list[str] = []
-    for step in definition.steps:
-        if isinstance(step, AwaitDefinition) and step.cardinality is not Cardinality.ONE_TO_ONE:
-            found.append(f"step {step.name!r}: {step.cardinality} await steps do not run yet")
-        elif step.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.MANY_TO_MANY):
-            found.append(f"step {step.name!r}: {step.cardinality} steps do not run yet")
-    return found
 
 
 def _declare_class(types: TypeRegistry, text: str, classes: Mapping[str, type], importer: Importer) -> str:
@@ -154,7 +149,15 @@ def _connect(
 def _route(reading: Reading) -> list[Way]:
     last = len(reading.steps) - 1
     stops = [
-        Stop(it.name, it.input_type, it.output_type, it.awaits is not None, it.index == last, it.accepts)
+        Stop(
+            it.name,
+            it.input_type,
+            it.output_type,
+            it.awaits is not None,
+            it.index == last,
+            it.accepts,
+            it.cardinality.joins,
+        )
         for it in reading.steps
     ]
     return route(stops, reading.types, lambda at, key, text: reading.steps[at].section.problem(key, text))

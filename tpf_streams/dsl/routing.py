@@ -23,6 +23,7 @@ class Stop:
     awaits: bool
     terminal: bool
     accepts: tuple[str, ...] | None
+    joins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,9 @@ def _check(
         problem("input", f"the last step must take everything, and {_named(passing, flowing)} would pass it by")
     elif passing and stop.awaits:
         problem("input", f"an await step takes everything, and {_named(passing, flowing)} would pass it by")
+    elif passing and stop.joins:
+        said = "a step that takes many together takes everything"
+        problem("input", f"{said}, and {_named(passing, flowing)} would pass it by")
 
 
 def _named(kinds: list[str], flowing: dict[str, str]) -> str:

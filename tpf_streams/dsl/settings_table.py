@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tpf_streams.core.joining import INPUT_ITEMS, OUTPUT_ITEMS
 from tpf_streams.dsl.setting import Family, Kind, Setting, Status
 
 _LOG = "the log keeps the state: run with the local log, or with Kafka for several workers"
@@ -76,8 +77,8 @@ _ORCHESTRATOR = (
     Setting(_O + "retry-multiplier", Kind.NUMBER, "Growth of that wait.", "2.0", 1, 100),
     _span(_O + "sweep-interval", "How often deadlines and retention are looked at.", "PT30S", 1000, _HOUR),
     _count(_O + "sweep-limit", "Deadlines handled by one turn.", 100, 1, 10_000),
-    _count(_O + "await-aggregate-max-input-items", "Items of one aggregate request; 0: no limit.", 10_000, 0),
-    _count(_O + "await-aggregate-max-output-items", "Items of one aggregate answer; 0: no limit.", 10_000, 0),
+    _count(INPUT_ITEMS, "Items of one aggregate request; 0: no limit.", 10_000, 0),
+    _count(OUTPUT_ITEMS, "Items of one aggregate answer; 0: no limit.", 10_000, 0),
     _replaced("state-provider", "memory", "dynamo", _LOG),
     _replaced("dispatcher-provider", "event", "sqs", _LOG_DISPATCH),
     _replaced("dlq-provider", "log", "sqs", _DEAD_LETTERS),
@@ -262,8 +263,6 @@ _NOT_YET = frozenset(
         "pipeline.orchestrator.retry-delay",
         "pipeline.orchestrator.retry-multiplier",
         "pipeline.orchestrator.sweep-interval",
-        "pipeline.orchestrator.await-aggregate-max-input-items",
-        "pipeline.orchestrator.await-aggregate-max-output-items",
         "pipeline.orchestrator.sqs.region",
         "pipeline.orchestrator.sqs.endpoint-override",
         "pipeline.defaults.jitter",

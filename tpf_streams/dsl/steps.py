@@ -67,7 +67,7 @@ def read_step(section: Section, index: int, names: TypeNames, settings: Settings
     section.unused("java", "types come from `types` or from Python classes")
     common = (section, index, name, ident, cardinality, *types)
     if kind.lower() == StepKind.AWAIT:
-        step = ParsedStep(*common, awaits=_await_keys(section, types[0], names, settings))
+        step = ParsedStep(*common, awaits=_await_keys(section, types[0], cardinality, names, settings))
     else:
         if kind.lower() != StepKind.SERVICE:
             scope = " is not supported" if kind.lower() in _OUT_OF_SCOPE else ""
@@ -107,7 +107,9 @@ def _service(
     )
 
 
-def _await_keys(section: Section, input_type: str, names: TypeNames, settings: Settings) -> AwaitKeys:
+def _await_keys(
+    section: Section, input_type: str, cardinality: Cardinality, names: TypeNames, settings: Settings
+) -> AwaitKeys:
     for key in ("service", "operator", "delegate"):
         section.forbid(key, "an await step has no code of its own; the provider answers it")
     for key in _MAPPERS:
@@ -116,7 +118,7 @@ def _await_keys(section: Section, input_type: str, names: TypeNames, settings: S
         section.forbid(key, "belongs to a service step")
     section.forbid("pipelines", "an await step cannot be nested in a local pipeline")
     timeout = section.duration_ms("timeout", required=True) or 0
-    fields = _idempotency(section, input_type, names)
+    fields = _idempotency(section, input_type, cardinality, names)
     body = section.section("await", required=True)
     if body is None:
         return AwaitKeys(
@@ -128,7 +130,7 @@ def _await_keys(section: Section, input_type: str, names: TypeNames, settings: S
     strategy, require = _correlation(body, settings)
     transport = body.section("transport", required=True)
     spec = read_transport(transport, settings) if transport else None
-    assignee, group = (_person(body, key, input_type, names) for key in ("assignee", "group"))
+    assignee, group = (_person(body, key, input_type, cardinality, names) for key in ("assignee", "group"))
     late = body.choice("onItemTimeout", OnItemTimeout)
     if late is None or settings.above_pipeline("await.onItemTimeout"):
         late = OnItemTimeout(settings.required_text("await.onItemTimeout"))
@@ -161,7 +163,7 @@ def _correlation(body: Section, settings: Settings) -> tuple[CorrelationStrategy
     return strategy or CorrelationStrategy.INTERACTION_ID, signed if own is None else own
 
 
-def _idempotency(section: Section, input_type: str, names: TypeNames) -> tuple[str, ...]:
+def _idempotency(section: Section, input_type: str, cardinality: Cardinality, names: TypeNames) -> tuple[str, ...]:
     """Both spellings are honoured (contract 0.7); a field that no payload has would fail every item."""
     flat, nested = section.texts("idempotencyKeyFields"), section.section("idempotency")
     inner = nested.texts("fields") if nested else None
@@ -173,6 +175,9 @@ def _idempotency(section: Section, input_type: str, names: TypeNames) -> tuple[s
         if section.has("idempotencyKeyFields"):
             section.problem("idempotencyKeyFields", "idempotency.fields says it already; keep one of the two")
     fields = tuple(inner or flat or ())
+    if cardinality.joins and fields:
+        where.problem(key, f"the request of a {cardinality} step is a list, which has no fields; leave it out")
+        return ()
     if input_type in names.types.unions and fields:
         where.problem(key, f"{input_type} is a union: its JSON has one key, the arm, and no common fields")
     record = names.types.records.get(input_type)
@@ -184,12 +189,14 @@ def _idempotency(section: Section, input_type: str, names: TypeNames) -> tuple[s
     return fields
 
 
-def _person(body: Section, key: str, input_type: str, names: TypeNames) -> str | None:
+def _person(body: Section, key: str, input_type: str, cardinality: Cardinality, names: TypeNames) -> str | None:
     """`assignee` or `group`: the name of a payload field, or else a literal (contract 0.14)."""
     text = body.text(key)
     record = names.types.records.get(input_type)
     field = next((it for it in record.fields if it.name == text), None) if record else None
-    if text is not None:
+    if field is not None and cardinality.joins:
+        body.problem(key, f"the request of a {cardinality} step is a list, which has no field {text}")
+    elif text is not None:
         body.note(key, f"is the payload's field {text}" if field else f"is the literal {shown(text)}")
     if field is not None and field.type not in SCALARS:
         body.problem(key, f"field {field.name} is no single value")

@@ -20,11 +20,13 @@ from tpf_streams.core.events import (
 )
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.joining import whole_request
 from tpf_streams.core.rows import decode
 from tpf_streams.core.state import State
 from tpf_streams.core.step import AwaitDefinition, Json, SourceObject
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.expansion import expands, run_expanding
 from tpf_streams.engine.jobs import Jobs
 from tpf_streams.engine.live_session import LiveSession
 from tpf_streams.engine.recovery import payload_of
@@ -67,6 +69,7 @@ class Performer:
         self._releases: deque[OwedRecord] = deque()
         self._slow: Counter[int] = Counter()
         self._sources: dict[str, SourceObject] = {}
+        self._expanding = [expands(env.definition, index) for index in range(len(env.definition.steps))]
 
     @property
     def busy(self) -> bool:
@@ -114,6 +117,8 @@ class Performer:
 
     async def perform(self, effect: fx.Effect) -> None:
         match effect:
+            case fx.RunSegment(owed) if owed.item_index is None and self._env.definition.takes_list(owed.step_index):
+                self._run(fx.RunSegment(owed, payload_of(self._state, owed)))
             case fx.RunSegment(owed) if owed.item_index is None:
                 self._run(effect)
             case fx.RunSegment():
@@ -167,8 +172,12 @@ class Performer:
             self.owners.discard(execution_id)
 
     def _run(self, effect: fx.RunSegment) -> None:
-        context = self._context(effect.owed)
-        self._jobs.submit(lambda: self._env.runner.run(effect.owed, effect.value, effect.converted, context))
+        owed, runner, context = effect.owed, self._env.runner, self._context(effect.owed)
+        if owed.item_index is not None and self._expanding[owed.step_index]:
+            value = payload_of(self._state, owed) if effect.converted else effect.value
+            self._jobs.submit(lambda: run_expanding(runner, owed, value, context))
+        else:
+            self._jobs.submit(lambda: runner.run(owed, effect.value, effect.converted, context))
 
     def _pull(self, session: LiveSession) -> bool:
         row = self._state.get(self._state.keys.session(session.execution_id), SessionRecord)
@@ -226,6 +235,7 @@ class Performer:
         interaction = self._state.get(self._state.keys.interaction(owed.interaction_id or ""), InteractionRecord)
         if interaction is None or interaction.status.terminal or not isinstance(step, AwaitDefinition):
             return RequestSent(owed)
+        interaction = whole_request(self._state, interaction)
         attempt = 1
         while True:
             try:

@@ -42,7 +42,7 @@ def owed_effects(state: State) -> Iterator[Effect]:
 
 def effect_of(state: State, owed: OwedRecord) -> Effect:
     match owed.kind:
-        case OwedKind.SEGMENT if owed.item_index is None and state.definition.is_stream(owed.step_index):
+        case OwedKind.SEGMENT if owed.item_index is None and state.definition.stream_from(owed.step_index):
             return StartSource(owed.execution_id)
         case OwedKind.SEGMENT:
             return RunSegment(owed, payload_of(state, owed))
@@ -57,7 +57,9 @@ def effect_of(state: State, owed: OwedRecord) -> Effect:
 
 
 def payload_of(state: State, owed: OwedRecord) -> object:
-    """What a segment works on: the answer of its interaction, the payload it carries, or the execution's input."""
+    """What a segment works on: a list, its interaction's answer, the payload it carries, or the execution's input."""
+    if owed.item_index is None and state.definition.takes_list(owed.step_index):
+        return state.parts(owed.execution_id, owed.step_index)
     if owed.interaction_id is not None:
         interaction = state.get(state.keys.interaction(owed.interaction_id), InteractionRecord)
         return None if interaction is None else interaction.response_payload

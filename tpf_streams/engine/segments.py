@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from tpf_streams.core.context import StepContext
 from tpf_streams.core.events import SegmentCompleted, SegmentFailed
 from tpf_streams.core.execution import OwedRecord
+from tpf_streams.core.parts import Parts
 from tpf_streams.core.step import Cardinality, Json, PipelineDefinition, StepDefinition
 from tpf_streams.engine.retry import RetryPolicy, code_of, is_control, message_of
 from tpf_streams.engine.step_loop import StepLoop
@@ -66,16 +67,22 @@ class SegmentRunner:
             bound = self.bindings.step(step.index)
             if bound.accepts(value):
                 value = finished(bound, bound.call(value, context))
-        return [self.bindings.encode(self.definition.next_await(owed.step_index), value)]
+        return [self.bindings.encode(self.definition.segment_end(owed.step_index), value)]
 
     async def run(
         self, owed: OwedRecord, value: object, converted: bool, context: StepContext
     ) -> SegmentCompleted | SegmentFailed:
         """Run with retries until it ends one way or the other."""
+        return await self.tried(owed, context, lambda told: self._run_once(owed, value, converted, told))
+
+    async def tried(
+        self, owed: OwedRecord, context: StepContext, once: Callable[[StepContext], Awaitable[Sequence[Json]]]
+    ) -> SegmentCompleted | SegmentFailed:
+        """What `once` gives, again and again as the retry policy says."""
         attempt = 1
         while True:
             try:
-                outputs = await self._run_once(owed, value, converted, _attempt(context, attempt))
+                outputs = await once(_attempt(context, attempt))
                 return SegmentCompleted(owed, outputs)
             except BaseException as error:
                 if is_control(error):
@@ -87,13 +94,19 @@ class SegmentRunner:
             attempt += 1
 
     async def _run_once(self, owed: OwedRecord, value: object, converted: bool, context: StepContext) -> Sequence[Json]:
-        if not converted:
+        if isinstance(value, Parts):
+            value = self.items(owed.step_index, value)
+        elif not converted:
             value = self.bindings.decode(owed.step_index, value)
         for step in self.definition.segment(owed.step_index):
             bound = self.bindings.step(step.index)
             if bound.accepts(value):
                 value = finished(bound, await self.call(bound, value, context))
-        return [self.bindings.encode(self.definition.next_await(owed.step_index), value)]
+        return [self.bindings.encode(self.definition.segment_end(owed.step_index), value)]
+
+    def items(self, index: int, payloads: Iterable[Json]) -> Iterator[object]:
+        """The items of a list as the step at `index` takes them, read as it asks for them."""
+        return (self.bindings.decode(index, payload) for payload in payloads)
 
     async def call(self, bound: BoundStep, value: object, context: StepContext) -> Any:
         """One step that gives one result: an async one on the loop of steps, a sync one in the pool."""

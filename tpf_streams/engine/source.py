@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
 from tpf_streams.core.context import StepContext
-from tpf_streams.core.step import Cardinality, ItemReject, StepDefinition
+from tpf_streams.core.parts import Parts
+from tpf_streams.core.step import ItemReject, Json, StepDefinition
 from tpf_streams.engine.pull import AsyncSource, Element, Source, SyncSource
 from tpf_streams.engine.segments import SegmentRunner, finished
 from tpf_streams.ports import BoundStep, StepKind
 
 
 def open_source(runner: SegmentRunner, index: int, value: object, context: StepContext) -> Source:
-    """The source that the segment from step `index` makes of `value`, plain JSON. Nothing runs before `take`."""
+    """The source that the segment from step `index` makes of `value`, plain JSON, or of a list of it in rows. Nothing
+    runs before `take`."""
+    return open_items(runner, index, value if isinstance(value, Parts) else [value], context)
+
+
+def open_items(runner: SegmentRunner, index: int, payloads: Iterable[Json], context: StepContext) -> Source:
+    """The same of several payloads, one after the other; a first step that joins takes them all at once."""
     steps = runner.definition.segment(index)
     kinds = {runner.bindings.step(step.index).kind for step in steps}
-    chain = _Chain(runner, steps, runner.definition.next_await(index), context)
+    chain = _Chain(runner, steps, runner.definition.segment_end(index), context)
+    items = runner.items(index, payloads)
+    start: Iterable[object] = [items] if steps and steps[0].joins else items
     if kinds & {StepKind.ASYNC_FUNCTION, StepKind.ASYNC_GENERATOR}:
-        return AsyncSource(runner, chain.flow_async(lambda: runner.bindings.decode(index, value)))
-    return SyncSource(runner, chain.flow(lambda: runner.bindings.decode(index, value)))
+        return AsyncSource(runner, chain.flow_async(start))
+    return SyncSource(runner, chain.flow(start))
 
 
 class _Chain:
@@ -31,8 +40,9 @@ class _Chain:
         self._end = end
         self._context = context
 
-    def flow(self, start: Callable[[], object]) -> Generator[Element, None, None]:
-        yield from self._from(0, start())
+    def flow(self, start: Iterable[object]) -> Generator[Element, None, None]:
+        for value in start:
+            yield from self._from(0, value)
 
     def _from(self, place: int, value: object) -> Iterator[Element]:
         if isinstance(value, ItemReject):
@@ -44,7 +54,7 @@ class _Chain:
             bound = self._runner.bindings.step(step.index)
             if not bound.accepts(value):
                 yield from self._from(place + 1, value)
-            elif step.cardinality is Cardinality.ONE_TO_MANY:
+            elif step.expands:
                 results = bound.call(value, self._context)
                 try:
                     for item in results:
@@ -54,10 +64,11 @@ class _Chain:
             else:
                 yield from self._from(place + 1, finished(bound, bound.call(value, self._context)))
 
-    async def flow_async(self, start: Callable[[], object]) -> AsyncGenerator[Element, None]:
-        async with aclosing(self._from_async(0, start())) as elements:
-            async for element in elements:
-                yield element
+    async def flow_async(self, start: Iterable[object]) -> AsyncGenerator[Element, None]:
+        for value in start:
+            async with aclosing(self._from_async(0, value)) as elements:
+                async for element in elements:
+                    yield element
 
     async def _from_async(self, place: int, value: object) -> AsyncGenerator[Element, None]:
         if isinstance(value, ItemReject):
@@ -85,7 +96,7 @@ class _Chain:
                     yield item
             return
         result = await self._runner.call(bound, value, self._context)
-        if step.cardinality is not Cardinality.ONE_TO_MANY:
+        if not step.expands:
             yield result
             return
         # A sync generator works while it is asked for an item: in the pool, or it would hold up the loop.

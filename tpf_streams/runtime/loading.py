@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
-from tpf_streams.dsl.load import unsupported_shapes
 from tpf_streams.errors import DefinitionError, Problem
 from tpf_streams.transports.registry import PROVIDERS
 
 
 def check_runnable(definition: PipelineDefinition, file: str) -> None:
-    """Raises DefinitionError with every shape and transport that does not run yet."""
-    stops = [*unsupported_shapes(definition), *unsupported_transports(definition)]
+    """Raises DefinitionError with every transport that does not run yet."""
+    stops = unsupported_transports(definition)
     if stops:
         raise DefinitionError([Problem(file, 0, "steps", text) for text in stops])
 

@@ -98,7 +98,7 @@ class Operator:
             "needsToken": isinstance(step, AwaitDefinition) and step.require_token,
         }
         if payload:
-            found["requestPayload"] = interaction.request_payload
+            found["requestPayload"] = self.views.request_payload(interaction)
         if token and self._definition.resume_token_secrets:
             found["resumeToken"] = resume_token(self._definition, interaction)
         return found

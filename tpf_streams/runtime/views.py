@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.parts import Parts
 from tpf_streams.core.rows import Keys, deadline_of, decode, execution_of
-from tpf_streams.core.step import PipelineDefinition
+from tpf_streams.core.step import Json, PipelineDefinition
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.ports import ReadableStore
 from tpf_streams.runtime.inputs import input_place
@@ -32,6 +33,7 @@ KINDS = {
     "owed work": b"w",
     "outputs": b"o",
     "rejects": b"r",
+    "list items": b"a",
 }
 """Kinds of rows by the byte that tells them apart (core.rows)."""
 
@@ -70,6 +72,13 @@ class LogViews:
         found = self._part_of(interaction_id)
         value = None if found is None else found[0].get(found[1].interaction(interaction_id))
         return None if value is None else decode(InteractionRecord, value)
+
+    def request_payload(self, interaction: InteractionRecord) -> Json:
+        """What was asked; the request of an aggregate step is a list in rows of its own."""
+        found = self._part_of(interaction.interaction_id)
+        if found is None or not self._definition.steps[interaction.step_index].joins:
+            return interaction.request_payload
+        return list(Parts(found[0], found[1].parts_of(interaction.execution_id, interaction.step_index)))
 
     def unit(self, unit_id: str) -> AwaitUnitRecord | None:
         found = self._part_of(unit_id)

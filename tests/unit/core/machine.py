@@ -6,6 +6,7 @@ work is owed. It performs nothing by itself; `tests/properties/test_machine.py` 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,17 +48,26 @@ TRANSPORTS = {
 """k: a record of the log, live, budgeted. q: owed, budgeted, durable. w: owed, durable. i: nothing to send, durable."""
 
 
+SHAPES = {
+    "": Cardinality.ONE_TO_ONE,
+    ">": Cardinality.ONE_TO_MANY,
+    "<": Cardinality.MANY_TO_ONE,
+    "*": Cardinality.MANY_TO_MANY,
+}
+
+
 def pipeline(shape: str, **options: Any) -> PipelineDefinition:
     """A pipeline by letters: `S` a source, `s` a service step, and an await step by its transport (TRANSPORTS).
 
-    Options of `AwaitDefinition` go to every await step, the rest to the pipeline.
+    Behind a letter, `>` makes it give many, `<` take many together, and `*` both. Options of `AwaitDefinition` go to
+    every await step, the rest to the pipeline.
     """
     of_steps = {name: options.pop(name) for name in list(options) if name in AwaitDefinition.__dataclass_fields__}
     limits = {name: options.pop(name) for name in list(options) if name in Limits.__dataclass_fields__}
     return PipelineDefinition(
         pipeline_id="pay",
         app_name="Pay",
-        steps=tuple(_step(index, letter, of_steps) for index, letter in enumerate(shape)),
+        steps=tuple(_step(index, letter, of_steps) for index, letter in enumerate(re.findall("[A-Za-z][<>*]?", shape))),
         application_id="pay",
         id_secret="ids",
         limits=Limits(**{"max_concurrency": 4, **limits}),
@@ -69,17 +79,19 @@ def pipeline(shape: str, **options: Any) -> PipelineDefinition:
 
 def _step(index: int, letter: str, options: dict[str, Any]) -> AnyStep:
     name = f"Step{index}"
-    if letter in "Ss":
-        kind = Cardinality.ONE_TO_MANY if letter == "S" else Cardinality.ONE_TO_ONE
+    kind = SHAPES[letter[1:] or (">" if letter == "S" else "")]
+    if letter[0] in "Ss":
         return StepDefinition(index, name, name, kind, f"T{index}", f"T{index + 1}")
     given: dict[str, Any] = {
         "timeout_ms": TIMEOUT_MS,
-        "transport": TRANSPORTS[letter],
+        "transport": TRANSPORTS[letter[0]],
         "correlation": CorrelationStrategy.SIGNED_RESUME_TOKEN,
         "require_token": True,
         **options,
     }
-    return AwaitDefinition(index, name, name, Cardinality.ONE_TO_ONE, f"T{index}", f"T{index + 1}", **given)
+    if kind.joins:
+        given["idempotency_fields"] = ()
+    return AwaitDefinition(index, name, name, kind, f"T{index}", f"T{index + 1}", **given)
 
 
 class Machine:
@@ -140,7 +152,9 @@ class Machine:
         decision = self.decide(ev.ItemsPulled(execution_id, position, elements, ended))
         for used in self.take(fx.UseSlot):
             assert used.execution_id == execution_id
-            step_index = self.definition.next_await(0)
+            assert session is not None
+            step_index = self.definition.course.streams[session.stream].awaited
+            assert step_index is not None
             self.slots[step_index] += self.budgeted(step_index)
         return decision
 
@@ -162,7 +176,7 @@ class Machine:
         """Every waiting item gets its slot."""
         waiting = self.take(fx.RequestSlot)
         for effect in waiting:
-            self.slots[effect.owed.step_index] += 1
+            self.slots[effect.owed.step_index] += self.budgeted(effect.owed.step_index)
             self.decide(ev.SlotGranted(effect.owed))
         return len(waiting)
 
