@@ -31,7 +31,7 @@ class Auditor:
         self.noted: dict[int, dict[TopicPartition, int]] = {}
         """What the last opening of a partition found: the ends of everything that carries answers."""
         self.grace_until_ms: dict[int, int] = {}
-        self._on_their_way: set[tuple[str, int | None]] = set()
+        self._on_their_way: set[tuple[str, int, int | None]] = set()
         self.cancelled: set[str] = set()
         self.session_cancels: list[tuple[int, int, str]] = []
         """Partition, offset, execution: behind that event its session is not live."""
@@ -49,7 +49,6 @@ class Auditor:
         self._window = 1 if sequential else definition.limits.max_concurrency
         self._positions: dict[TopicPartition, int] = {}
         self._timeouts = {step.index: step.timeout_ms for step in pipeline.awaits}
-        self._first = next((step.index for step in pipeline.awaits), None)
 
     def resync(self) -> Shadow:
         """The log lost its tail: go on from what is left; -> what there was."""
@@ -65,7 +64,7 @@ class Auditor:
         self.turns += 1
         before = dict(self.shadow.tables[b"s"])
         changes = self.shadow.apply(turn.rows)
-        touched = dict.fromkeys(c.new.execution_id for c in changes if c.kind in b"eiosuw" and c.new is not None)
+        touched = dict.fromkeys(c.new.execution_id for c in changes if c.kind in b"aeiosuw" and c.new is not None)
         self._moves_on(partition, turn, changes)
         for change in changes:
             self._row(partition, turn, change)
@@ -91,7 +90,7 @@ class Auditor:
                     self._interaction(partition, turn, old, new)
                 elif old.status.terminal and old != new:
                     raise Violation(f"ended interaction {old.interaction_id} was written again: {old} -> {new}")
-            case b"o" if old is not None or new is None:
+            case b"a" | b"o" if old is not None or new is None:
                 raise Violation(f"an item was settled twice: {old} -> {new}")
             case b"e" if old is not None and old.status.terminal and old != new:
                 raise Violation(f"ended execution changed: {old} -> {new}")
@@ -106,7 +105,7 @@ class Auditor:
         in_time = [answer for answer in honest if answer.arrived_ms <= new.deadline_epoch_ms]
         match new.status:
             case InteractionStatus.COMPLETED:
-                if not any(answer.payload == new.response_payload for answer in in_time):
+                if not any(answer.payload == self.shadow.answer(self._pipeline, new) for answer in in_time):
                     raise Violation(f"admitted without an honest answer in time: {new}, said {honest}")
             case InteractionStatus.TIMED_OUT:
                 self._timed_out(partition, turn, new)
@@ -165,12 +164,13 @@ class Auditor:
         for change in changes:
             if change.kind == b"n" and change.old is not None and change.new < change.old:
                 raise Violation(f"the time of partition {partition} went back")
-        fresh = [c.new for c in changes if c.kind == b"i" and c.old is None and c.new.step_index == self._first]
+        fresh = [c.new for c in changes if c.kind == b"i" and c.old is None]
         for row in fresh:
             if row.deadline_epoch_ms != row.created_at_epoch_ms + self._timeouts[row.step_index]:
                 raise Violation(f"a deadline that is not the step's: {row}")
         for execution_id in dict.fromkeys(row.execution_id for row in fresh if row.item_index is not None):
-            found = self._dispatched(execution_id)
+            session = next(iter(self.shadow.of_execution(b"s", execution_id)), None)
+            found = set() if session is None else self._dispatched(session)
             if found != set(range(len(found))):
                 raise Violation(f"items were dispatched out of order: {sorted(found, key=repr)}")
 
@@ -211,19 +211,25 @@ class Auditor:
             if step.transport.endpoint is not None and len(opened) > definition.limits.max_concurrency:
                 raise Violation(f"{len(opened)} open at step {step.index}, {definition.limits.max_concurrency} allowed")
 
-    def _dispatched(self, execution_id: str) -> set[int | None]:
+    def _first_of(self, stream: int) -> int | None:
+        """The await step that the items of a stream are dispatched to."""
+        return self._pipeline.definition.course.streams[stream].awaited
+
+    def _settled(self, session: SessionRecord) -> set[int | None]:
+        return {row.item_index for row in self.shadow.settled(self._pipeline, session.execution_id, session.stream)}
+
+    def _dispatched(self, session: SessionRecord) -> set[int | None]:
         """Items that were taken from the source; one that could not be dispatched was rejected on the spot."""
-        rows = self.shadow.of_execution(b"i", execution_id)
-        settled = {row.item_index for row in self.shadow.of_execution(b"o", execution_id)}
-        return settled | {row.item_index for row in rows if row.step_index == self._first}
+        rows, first = self.shadow.of_execution(b"i", session.execution_id), self._first_of(session.stream)
+        return self._settled(session) | {row.item_index for row in rows if row.step_index == first}
 
     def _window_kept(self, execution_id: str) -> None:
         sessions = self.shadow.of_execution(b"s", execution_id)
         if not sessions or not sessions[0].live:
             return
-        if self._first is None:
+        if self._first_of(sessions[0].stream) is None:
             return
-        in_flight = len(self._dispatched(execution_id)) - len(self.shadow.of_execution(b"o", execution_id))
+        in_flight = len(self._dispatched(sessions[0])) - len(self._settled(sessions[0]))
         if not 0 <= in_flight <= self._window:
             raise Violation(f"{in_flight} items in flight, the window is {self._window}: {execution_id}")
 
@@ -244,7 +250,7 @@ class Auditor:
 
     def _parked(self, execution: ExecutionRecord) -> None:
         """A scalar execution waits exactly while its interaction is open."""
-        if self._pipeline.streams:
+        if self._pipeline.definition.course.streams:
             return
         rows = self.shadow.of_execution(b"i", execution.execution_id)
         opened = [(row.unit_id, row.step_index) for row in rows if row.status in _OPEN]
@@ -271,31 +277,34 @@ class Auditor:
         """
         for change in changes:
             row = change.new
-            if not self._goes_on(change):
+            if row is None or change.kind not in (b"w", b"o", b"i", b"a") or row.item_index is None:
                 continue
-            place = (row.execution_id, row.item_index)
             now = self.shadow.of_execution(b"s", row.execution_id)
             # A turn may hold the last answer of a live session and its cancellation.
             session = before.get(row.execution_id) or (now[0] if now else None)
-            if place in self._on_their_way or session is None:
+            if session is None or not self._goes_on(change, session):
+                continue
+            place = (row.execution_id, session.stream, row.item_index)
+            if place in self._on_their_way:
                 continue
             self._on_their_way.add(place)
-            units = [
-                unit for unit in self.shadow.of_execution(b"u", row.execution_id) if unit.step_index == self._first
-            ]
+            first = self._first_of(session.stream)
+            units = [unit for unit in self.shadow.of_execution(b"u", row.execution_id) if unit.step_index == first]
             if not session.live and (not units or not units[0].dispatch_complete):
                 raise Violation(f"the durable path went on before its gates: {row}, unit {units}")
 
-    def _goes_on(self, change: Change) -> bool:
+    def _goes_on(self, change: Change, session: SessionRecord) -> bool:
         """Whether a change is the first trace of an answered item's continuation."""
-        row = change.new
-        if self._first is None or row is None or change.kind not in (b"w", b"o", b"i") or row.item_index is None:
+        row, stream = change.new, self._pipeline.definition.course.streams[session.stream]
+        if stream.awaited is None:
             return False
+        if change.kind == b"a":
+            return bool(row.payloads) and row.step_index == stream.end
         if change.kind == b"o":
             return bool(row.payloads)
         if change.kind == b"i":
-            return bool(row.step_index > self._first)
-        return row.kind in (OwedKind.SEGMENT, OwedKind.SLOT) and row.step_index > self._first
+            return bool(row.step_index > stream.awaited)
+        return row.kind in (OwedKind.SEGMENT, OwedKind.SLOT) and row.step_index > stream.awaited
 
 
 def _lasting(row: InteractionRecord) -> InteractionRecord:

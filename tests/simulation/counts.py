@@ -27,10 +27,12 @@ def units_count(world: World, execution: ExecutionRecord) -> None:
             continue
         answered = sum(1 for row in rows if row.status is InteractionStatus.COMPLETED)
         items = len(rows)
-        if unit.itemized and unit.step_index == world.pipeline.awaits[0].index:
+        firsts = {stream.awaited: stream.number for stream in world.pipeline.definition.course.streams}
+        if unit.itemized and unit.step_index in firsts:
             # An item whose request could not be made is lost without a row.
             here = {row.item_index for row in rows}
-            items += sum(1 for row in shadow.of_execution(b"o", execution.execution_id) if row.item_index not in here)
+            settled = shadow.settled(world.pipeline, execution.execution_id, firsts[unit.step_index])
+            items += sum(1 for row in settled if row.item_index not in here)
         wanted = (items, answered, items - answered)
         if _counted(unit) != wanted:
             raise Violation(f"a unit counts {_counted(unit)}, its rows are {wanted}: {unit}")
@@ -43,7 +45,12 @@ def _counted(unit: AwaitUnitRecord) -> tuple[int | None, int, int]:
 def summary_counts(world: World, execution: ExecutionRecord) -> None:
     """The summary of a stream that went to its end."""
     shadow, summary = world.auditor.shadow, execution.summary
-    if not world.pipeline.streams or summary is None or execution.status is not ExecutionStatus.SUCCEEDED:
+    if (
+        not world.pipeline.streams
+        or world.pipeline.shaped
+        or summary is None
+        or execution.status is not ExecutionStatus.SUCCEEDED
+    ):
         return
     outcomes = shadow.of_execution(b"o", execution.execution_id)
     rejects = shadow.of_execution(b"r", execution.execution_id)

@@ -9,7 +9,7 @@ from tests.simulation.words import Fault
 from tpf_streams.core.step import Json
 
 
-def forge(fault: Fault, envelope: dict[str, Json], others: list[dict[str, Json]], rng: Random) -> None:
+def forge(fault: Fault, envelope: dict[str, Json], others: list[dict[str, Json]], rng: Random, *, listed: bool) -> None:
     """Spoil an envelope so that it must not be admitted. Its payload says so, for the checkers."""
     envelope["responsePayload"] = {"yes": {"of": {FORGED: True}, "nonce": -1}}
     match fault:
@@ -28,7 +28,7 @@ def forge(fault: Fault, envelope: dict[str, Json], others: list[dict[str, Json]]
                 envelope[name] = other[name]
         case Fault.BAD_PAYLOAD:
             envelope["responsePayload"] = rng.choice(
-                ([], {FORGED: 1}, {"yes": 3}, "text", 7, FORGED * (PAYLOAD_BYTES // 6 + 1))
+                ([7] if listed else [], {FORGED: 1}, {"yes": 3}, "text", 7, FORGED * (PAYLOAD_BYTES // 6 + 1))
             )
         case _:
             raise AssertionError(f"{fault} is no forgery")

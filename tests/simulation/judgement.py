@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from tests.simulation.counts import dead_letters, facts_count, summary_counts, units_count
+from tests.simulation.lists import lists_hold
 from tests.simulation.outcomes import outcomes_hold
 from tests.simulation.pipelines import FORGED, OUTPUTS
 from tests.simulation.reasons import explained
@@ -54,12 +55,16 @@ class Judgement:
         for row in outcomes.values():
             if self.outputs[execution.execution_id, row.item_index] != row.payloads:
                 raise Violation(f"output topic and row differ: {self.outputs[execution.execution_id, row.item_index]}")
-            self._custody(execution, row)
-        self._rejects(execution, outcomes)
-        if execution.status is ExecutionStatus.SUCCEEDED:
-            self._complete(execution, outcomes)
+            if not self.world.pipeline.shaped:
+                self._custody(execution, row)
+        if self.world.pipeline.shaped:
+            lists_hold(self.world, execution)
         else:
+            self._rejects(execution, outcomes)
+        if execution.status is not ExecutionStatus.SUCCEEDED:
             explained(self.world, execution)
+        elif not self.world.pipeline.shaped:
+            self._complete(execution, outcomes)
         self._published(execution, outcomes)
         self._one_source(execution)
         units_count(self.world, execution)
@@ -120,7 +125,7 @@ class Judgement:
     def _one_source(self, execution: ExecutionRecord) -> None:
         """All items are of one and the same source, whenever they were pulled: else it is SOURCE_CHANGED."""
         key, sources = execution.execution_key, self.world.sources
-        if not self.world.pipeline.streams or not self.world.pipeline.awaits:
+        if not self.world.pipeline.streams or not self.world.pipeline.awaits or self.world.pipeline.shaped:
             return
         rows = self.world.auditor.shadow.of_execution(b"i", execution.execution_id)
         first = self.world.pipeline.awaits[0].index
@@ -186,7 +191,7 @@ class Judgement:
     def _nothing_forged(self) -> None:
         shadow = self.world.auditor.shadow
         seen = [row.response_payload for row in shadow.interactions] + [
-            row.payloads for row in shadow.tables[b"o"].values()
+            row.payloads for kind in (b"o", b"a") for row in shadow.tables[kind].values()
         ]
         for found in [*seen, *self.outputs.values()]:
             if FORGED.encode() in orjson.dumps(found):

@@ -10,6 +10,7 @@ from tests.simulation.words import Fault
 from tests.simulation.world import World
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.outcome import Outcome
+from tpf_streams.core.step import Json
 
 _FORGED = {
     Fault.BAD_TOKEN: {Outcome.RESUME_TOKEN_REJECTED, Outcome.NOT_FOUND},
@@ -27,23 +28,27 @@ def outcomes_hold(world: World) -> None:
         if future.done() and not future.cancelled():
             outcome = Outcome(future.result())
             row = world.auditor.shadow.interaction(question.interaction_id)
-            if not _true(question, outcome, row):
+            if not _true(question, outcome, row, None if row is None else _answer(world, row)):
                 raise Violation(f"told {outcome}: {question}, {row}")
             admitted[question.interaction_id] += outcome is Outcome.ADMITTED
     if any(count > 1 for count in admitted.values()):
         raise Violation(f"told more than once that it was admitted: {admitted}")
 
 
-def _true(question: Question, outcome: Outcome, row: InteractionRecord | None) -> bool:
+def _answer(world: World, row: InteractionRecord) -> Json:
+    return world.auditor.shadow.answer(world.pipeline, row)
+
+
+def _true(question: Question, outcome: Outcome, row: InteractionRecord | None, answer: Json) -> bool:
     if question.fault in FORGERIES:
         return outcome in _FORGED[question.fault]
     if row is None:
         return outcome in (Outcome.HELD, Outcome.TERMINAL)
     match outcome:
         case Outcome.ADMITTED | Outcome.DUPLICATE:
-            return bool(row.response_payload == question.payload)
+            return row.status is InteractionStatus.COMPLETED and bool(answer == question.payload)
         case Outcome.CONFLICT:
-            return row.status is InteractionStatus.COMPLETED and row.response_payload != question.payload
+            return row.status is InteractionStatus.COMPLETED and answer != question.payload
         case Outcome.LATE:
             return row.status is InteractionStatus.TIMED_OUT
         case Outcome.TERMINAL:

@@ -34,6 +34,14 @@ TRANSPORTS = ("kafka", "sqs", "queue", "webhook", "interaction-api")
 PUSHED = ("sqs", "queue", "webhook")
 
 
+MARKS = {
+    Cardinality.ONE_TO_ONE: "",
+    Cardinality.ONE_TO_MANY: ">",
+    Cardinality.MANY_TO_ONE: "<",
+    Cardinality.MANY_TO_MANY: "*",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """How one service step is bound."""
@@ -59,7 +67,19 @@ class Pipeline:
 
     @property
     def streams(self) -> bool:
-        return self.definition.stream_from(0) is not None
+        step = self.definition.steps[0]
+        return not isinstance(step, AwaitDefinition) and step.cardinality is Cardinality.ONE_TO_MANY
+
+    @property
+    def listed(self) -> bool:
+        """Whether an input is a list."""
+        return self.definition.takes_list_input
+
+    @property
+    def shaped(self) -> bool:
+        """Whether there are lists in it, which only the model of lists understands."""
+        steps = self.definition.steps
+        return any(step.joins or step.expands for step in steps[self.streams :])
 
     @property
     def request_topics(self) -> list[str]:
@@ -80,21 +100,21 @@ class _Draft:
         self.calls: dict[int, Call] = {}
         self.names: list[str] = []
 
-    def step(self, style: str, *, inline: bool = False, many: bool = False) -> None:
-        index = len(self.steps)
-        cardinality = Cardinality.ONE_TO_MANY if many else Cardinality.ONE_TO_ONE
+    def step(self, style: str, *, inline: bool = False, shape: Cardinality = Cardinality.ONE_TO_ONE) -> None:
+        index, cardinality = len(self.steps), shape
         name = f"ProcessStep{index}Service"
         self.steps.append(StepDefinition(index, f"Step {index}", name, cardinality, "In", "Out", inline=inline))
-        selective = bool(self.steps[:-1]) and isinstance(self.steps[-2], AwaitDefinition) and self.rng.random() < 0.3
+        behind = bool(self.steps[:-1]) and isinstance(self.steps[-2], AwaitDefinition)
+        selective = shape is Cardinality.ONE_TO_ONE and behind and self.rng.random() < 0.3
         self.calls[index] = Call(index, style, selective)
-        self.names.append("inline" if inline else style)
+        self.names.append(f"{'inline' if inline else style}{MARKS[cardinality]}")
 
     def segment(self) -> None:
         """Nothing, inline steps, or steps that are owed."""
         for style in self.rng.choice(((), ("inline",), ("inline",), ("function",), ("async",), ("inline", "async"))):
             self.step("function" if style == "inline" else style, inline=style == "inline")
 
-    def wait(self, transport: str) -> None:
+    def wait(self, transport: str, shape: Cardinality = Cardinality.ONE_TO_ONE, *, keyed: bool = True) -> None:
         rng, index = self.rng, len(self.steps)
         signed = rng.random() < 0.7
         self.steps.append(
@@ -102,20 +122,20 @@ class _Draft:
                 index=index,
                 name=f"Await {index}",
                 step_id=f"ProcessAwait{index}Service",
-                cardinality=Cardinality.ONE_TO_ONE,
+                cardinality=shape,
                 input_type="Request",
                 output_type="Answer",
                 timeout_ms=rng.randrange(15_000, 60_000),
                 transport=_spec(transport, index, shared=rng.random() < 0.5, grouped=rng.random() < 0.3),
                 correlation=CorrelationStrategy.SIGNED_RESUME_TOKEN if signed else CorrelationStrategy.INTERACTION_ID,
                 require_token=signed,
-                idempotency_fields=("g",) if rng.random() < 0.3 and not self.waits else (),
+                idempotency_fields=("g",) if keyed and rng.random() < 0.3 and not self.waits else (),
                 on_item_timeout=rng.choices(tuple(OnItemTimeout), (2, 3))[0],
                 arms=("yes", "no"),
                 convert=convert,
             )
         )
-        self.names.append(transport)
+        self.names.append(transport + MARKS[shape])
 
     @property
     def waits(self) -> bool:
@@ -143,17 +163,39 @@ def convert(payload: Json) -> object:
     raise PayloadError("neither yes nor no")
 
 
+def draw_shapes(rng: Random, draft: _Draft) -> bool:
+    """Steps that give many and take many together, in any order; whether there is a source."""
+    stream = rng.random() < 0.6
+    if stream:
+        draft.step(rng.choice(("generator", "async generator")), shape=Cardinality.ONE_TO_MANY)
+    for _ in range(rng.choice((1, 2, 2, 3, 3, 4))):
+        shape = rng.choice(tuple(Cardinality))
+        if sum(step.cardinality is Cardinality.ONE_TO_MANY for step in draft.steps) == 2:
+            shape = Cardinality.ONE_TO_ONE  # or a window of one would take for ever over the items
+        if rng.random() < 0.6:
+            draft.wait(rng.choices(TRANSPORTS, (8, 4, 2, 3, 2))[0], shape, keyed=False)
+        elif draft.steps or shape is not Cardinality.ONE_TO_MANY:
+            style = "generator" if shape.expands else "function"
+            draft.step(style, inline=shape is Cardinality.ONE_TO_ONE and rng.random() < 0.5, shape=shape)
+    if not draft.waits:
+        draft.wait("kafka", rng.choice(tuple(Cardinality)), keyed=False)
+    return stream
+
+
 def draw_pipeline(rng: Random) -> Pipeline:
     """One of the pipelines. Weights favour streams over kafka, where most of the machinery is."""
     draft = _Draft(rng)
-    stream = rng.random() < 0.78
-    if stream:
-        draft.step(rng.choice(("generator", "async generator")), many=True)
+    shaped = rng.random() < 0.3
+    stream = draw_shapes(rng, draft) if shaped else rng.random() < 0.78
+    if shaped:
+        pass
+    elif stream:
+        draft.step(rng.choice(("generator", "async generator")), shape=Cardinality.ONE_TO_MANY)
         if rng.random() < 0.15:
             draft.step(rng.choice(("function", "async")))
     else:
         draft.segment()
-    count = rng.choices((0, 1, 2), (1 if stream else 0, 16, 6))[0]
+    count = 0 if shaped else rng.choices((0, 1, 2), (1 if stream else 0, 16, 6))[0]
     for _ in range(count):
         draft.wait(rng.choices(TRANSPORTS, (8, 6, 2, 3, 1))[0])
         draft.segment()
@@ -172,6 +214,8 @@ def draw_pipeline(rng: Random) -> Pipeline:
             sweep_limit=rng.choice((1, 2, 100)),
             early_rows_max=rng.choice((1, 2, 100)),
             max_payload_bytes=PAYLOAD_BYTES,
+            max_aggregate_input_items=rng.choice((0, 10_000, 10_000, 6)),
+            max_aggregate_output_items=rng.choice((0, 10_000, 10_000, 2)),
         ),
         parallelism=Parallelism.SEQUENTIAL if sequential else Parallelism.AUTO,
         on_item_failure=failing,

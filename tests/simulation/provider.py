@@ -12,6 +12,7 @@ import orjson
 from tests.simulation.forgery import forge
 from tests.simulation.log import GroupCommitLostError, SimLog
 from tests.simulation.pipelines import APPLICATION, SECRET, Pipeline
+from tests.simulation.steps import seal
 from tests.simulation.words import Fault
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
@@ -150,8 +151,8 @@ class Provider:
             self.ledger.uncommitted[ident].add(request)
         self._plan(body, early=not committed)
 
-    def look(self, interaction: InteractionRecord) -> None:
-        """An inbox entry: the waiting row is the request."""
+    def look(self, interaction: InteractionRecord, asked: Json) -> None:
+        """An inbox entry: the waiting row is the request, `asked` what it asks."""
         token = self._signer.sign(
             TokenClaims(
                 tenant_id=interaction.tenant_id,
@@ -171,7 +172,7 @@ class Provider:
             "stepId": interaction.step_id,
             "deadlineEpochMs": interaction.deadline_epoch_ms,
             "resumeToken": token,
-            "requestPayload": interaction.request_payload,
+            "requestPayload": asked,
         }
         self._plan(body)
 
@@ -244,7 +245,15 @@ class Provider:
 
     def _payload(self, request: dict[str, Json]) -> Json:
         self._nonce += 1
-        return {self._rng.choice(("yes", "no")): {"of": request["requestPayload"], "nonce": self._nonce}}
+        step, asked = self._by_step[request["stepId"]], request["requestPayload"]
+        of = seal(asked) if step.joins else asked
+        if not step.expands:
+            return {self._rng.choice(("yes", "no")): {"of": of, "nonce": self._nonce}}
+        most = min(3, self._pipeline.definition.limits.max_aggregate_output_items or 3)
+        return [
+            {self._rng.choice(("yes", "no")): {"of": of, "nonce": self._nonce, "i": place}}
+            for place in range(self._rng.randrange(most + 1))
+        ]
 
     async def _send(self, due: Due) -> None:
         envelope = {
@@ -260,7 +269,7 @@ class Provider:
             del envelope[self._rng.choice(("interactionId", "correlationId"))]
         if not honest:
             assert due.fault is not None
-            forge(due.fault, envelope, self._last, self._rng)
+            forge(due.fault, envelope, self._last, self._rng, listed=self._by_step[due.request["stepId"]].expands)
         await self._append(due, envelope, honest)
 
     async def _append(self, due: Due, envelope: dict[str, Json], honest: bool) -> None:

@@ -38,6 +38,8 @@ def _explains(world: World, execution: ExecutionRecord, reject: RejectRecord | N
             return world.sources.versions[key] > 0
         case "INVALID_PAYLOAD":
             return bool(world.sources.keyless[key]) and any(step.idempotency_fields for step in world.pipeline.awaits)
+        case "AGGREGATE_LIMIT":
+            return world.pipeline.definition.limits.max_aggregate_input_items == 6
         case "PUBLISH_FAILED":
             return world.pipeline.definition.publishes
         case _ if code not in (BROKE, REFUSED):

@@ -26,7 +26,8 @@ CHUNK = 50
 
 @dataclass(slots=True)
 class Tally:
-    """What some seeds came to. `repeats`: requests that a provider got again, byte for byte."""
+    """What some seeds came to. `repeats`: requests that a provider got again, byte for byte. `lists`: executions whose
+    outputs were held against the model of lists."""
 
     seeds: int = 0
     turns: int = 0
@@ -34,11 +35,13 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     table: Table = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
+    lists: int = 0
 
     def add(self, other: Tally) -> None:
         self.seeds += other.seeds
         self.turns += other.turns
         self.repeats += other.repeats
+        self.lists += other.lists
         self.outcomes.update(other.outcomes)
         self.table.update(other.table)
         self.failed.update(other.failed)
@@ -48,6 +51,7 @@ class Tally:
             "seeds": self.seeds,
             "turns": self.turns,
             "repeats": self.repeats,
+            "lists": self.lists,
             "outcomes": dict(self.outcomes),
             "table": {f"{fault.value}|{status}": count for (fault, status), count in self.table.items()},
             "failed": {str(seed): why for seed, why in self.failed.items()},
@@ -60,7 +64,8 @@ class Tally:
             fault, status = cell.split("|")
             table[Fault(fault), status] = count
         failed = {int(seed): why for seed, why in data["failed"].items()}
-        return cls(data["seeds"], data["turns"], data["repeats"], Counter(data["outcomes"]), table, failed)
+        outcomes, lists = Counter(data["outcomes"]), data.get("lists", 0)
+        return cls(data["seeds"], data["turns"], data["repeats"], outcomes, table, failed, lists)
 
 
 def run_seed(seed: int, *, trace: list[str] | None = None, **options: Any) -> Tally:
@@ -80,6 +85,7 @@ def run_seed(seed: int, *, trace: list[str] | None = None, **options: Any) -> Ta
     tally.turns = world.auditor.turns
     tally.repeats = world.provider.ledger.repeats
     tally.table = world.table
+    tally.lists = world.lists_checked
     tally.outcomes.update(row.error_code or row.status.value for row in world.auditor.shadow.executions)
     return tally
 

@@ -141,7 +141,8 @@ def _nothing_forgotten(world: World) -> None:
     if busy or world.clock.next_wake_ms is not None:
         return
     for owed in world.auditor.shadow.tables[b"w"].values():
-        source = owed.kind is OwedKind.SEGMENT and owed.item_index is None and world.pipeline.streams
+        whole = owed.kind is OwedKind.SEGMENT and owed.item_index is None
+        source = whole and world.pipeline.definition.stream_from(owed.step_index) is not None
         if owed.kind is not OwedKind.SLOT and not source:
             raise Violation(f"owed, and nobody does it: {owed}")
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+import orjson
 
 from tests.simulation.pipelines import Call, Pipeline
 from tpf_streams.core.context import StepContext
@@ -43,8 +46,10 @@ class Sources:
         places = (None, *range(items)) if rng.random() < 0.15 else ()
         self.keyless[key] = frozenset(place for place in places if rng.random() < 0.4)
 
-    def input(self, key: str) -> Json:
+    def input(self, key: str, *, listed: bool = False) -> Json:
         """What is submitted."""
+        if listed:
+            return [{"k": key, "n": place, "v": 0} for place in range(self.counts[key])]
         return {"k": key} if None in self.keyless[key] else {"k": key, "g": "one"}
 
     def change(self, key: str, first: int) -> None:
@@ -56,9 +61,9 @@ class Sources:
         """The version of one element as of a version of the whole."""
         return max((v for v in range(1, version + 1) if self.changed_from[key, v] <= place), default=0)
 
-    def elements(self, key: str) -> Iterator[Json | ItemReject]:
-        """The elements as they are now; a change while it runs does not touch it."""
-        version = self.versions[key]
+    def elements(self, key: str, version: int | None = None) -> Iterator[Json | ItemReject]:
+        """The elements as they are now, or were; a change while it runs does not touch it."""
+        version = self.versions[key] if version is None else version
         for place in range(self.counts[key]):
             if place in self.rejects[key]:
                 yield ItemReject(key, place + 1, "column", "bad value", "raw")
@@ -105,6 +110,21 @@ def origin(value: Json) -> Json:
             value = next(iter(value.values()))["of"]
         else:
             return value
+
+
+def seal(values: list[Json]) -> Json:
+    """A list as one value: what it held can be compared, and does not grow from list to list."""
+    key = origin(values[0])["k"] if values else ""
+    return {"k": key, "list": hashlib.sha256(orjson.dumps(values)).hexdigest()[:16]}
+
+
+def split(index: int, value: Json) -> list[Json]:
+    """What an expanding step makes of a value."""
+    return [{"in": value, "s": index, "p": part} for part in range(2)]
+
+
+def as_list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else [value]
 
 
 def mark(index: int, value: Json) -> Json:
@@ -164,8 +184,11 @@ class _Bound:
         return result
 
     def call(self, value: Any, context: StepContext) -> Any:
+        step = self._steps.pipeline.definition.steps[self._index]
+        if step.joins:
+            return self._each(value) if step.expands else self._join(list(value))
         if self.kind is StepKind.GENERATOR:
-            return self._elements(value["k"])
+            return self._elements(value["k"]) if self._index == 0 else self._parts(value)
         if self.kind is StepKind.ASYNC_GENERATOR:
             return self._elements_async(value["k"])
         return self._async(value) if self.kind is StepKind.ASYNC_FUNCTION else self._run(value)
@@ -185,6 +208,22 @@ class _Bound:
             return self._run(value)
 
         return run()
+
+    def _join(self, values: list[Json]) -> Json:
+        sealed = seal(values)
+        self._steps.failures.meet((self._index, sealed["k"], None))
+        self._steps.ran()
+        return mark(self._index, sealed)
+
+    def _each(self, values: Iterator[Json]) -> Iterator[Json]:
+        for place, value in enumerate(values):
+            self._steps.failures.meet((self._index, origin(value)["k"], place))
+            yield mark(self._index, value)
+
+    def _parts(self, value: Json) -> Iterator[Json]:
+        item = origin(value)
+        self._steps.failures.meet((self._index, item["k"], item.get("n")))
+        yield from split(self._index, value)
 
     def _elements(self, key: str) -> Iterator[Json | ItemReject]:
         for place, element in enumerate(self._steps.sources.elements(key)):

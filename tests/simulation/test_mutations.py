@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from tests.simulation.run import run_seed
+from tpf_streams.core import continuation, joining
 from tpf_streams.core.effects import Effect, RunSegment
+from tpf_streams.core.parts import Parts
 from tpf_streams.core.state import State
+from tpf_streams.core.step import Json
+from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine import task as task_module
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.recovery import owed_effects
@@ -22,6 +26,7 @@ SEEDS_MAX = 200
 Positions = dict[TopicPartition, int]
 
 _commit, _release = Task._commit, Budgets.release
+_parts_now, _read, _gathered = State.parts_now, Parts.__iter__, joining.gathered
 
 
 def caught_by(**options: Any) -> str:
@@ -113,3 +118,31 @@ def test_a_log_that_only_claims_to_sync_is_caught(monkeypatch):
 
     monkeypatch.setattr(MemoryLog, "__init__", broken)
     assert "lost" in caught_by(sync="commit")
+
+
+def test_a_list_out_of_order_is_caught(monkeypatch):
+    """Whoever takes a list gets it backwards: the order of arrival would be another one than that of the items."""
+    monkeypatch.setattr(State, "parts_now", lambda state, *which: _parts_now(state, *which)[::-1])
+    assert caught_by()
+
+
+def test_a_list_read_out_of_order_is_caught(monkeypatch):
+    """The same where a step or a stream reads it."""
+    monkeypatch.setattr(Parts, "__iter__", lambda parts: iter([*_read(parts)][::-1]))
+    assert caught_by()
+
+
+def test_a_list_that_lost_an_item_is_caught(monkeypatch):
+    """An item is settled, and what it gave is not kept."""
+
+    def forgetful(draft: Any, session: SessionRecord, index: int, item: int, outputs: list[Json]) -> SessionRecord:
+        return _gathered(draft, session, index, item, outputs if item != 1 else [])
+
+    monkeypatch.setattr(continuation, "gathered", forgetful)
+    assert "gave" in caught_by()
+
+
+def test_a_list_read_before_it_is_complete_is_caught(monkeypatch):
+    """The last page is not read."""
+    monkeypatch.setattr(Parts, "__iter__", lambda parts: iter([*_read(parts)][:2]))
+    assert caught_by()

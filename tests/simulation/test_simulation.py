@@ -32,6 +32,7 @@ def test_every_seed_comes_to_its_end(capsys):
     shown = "\n".join(f"seed {seed}; again: {replay(seed)}\n{why}" for seed, why in first)
     assert not total.failed, f"{len(total.failed)} seeds failed\n{shown}"
     assert total.repeats > 0
+    assert total.lists > 400, "too few executions with lists came to their end"
     assert missing(total.table) == {}, "cells that too few seeds reach: make their fault more frequent"
 
 

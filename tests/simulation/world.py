@@ -82,6 +82,8 @@ class World:
         self.bookshelf = Bookshelf(lossy=self.sync == "interval")
         self.lose_result = False
         self.decisions_left: int | None = None
+        self.lists_checked = 0
+        """Executions that were held against the model of lists."""
         self.bugs = 0
         """Decisions that have raised."""
         self.retries = rng.randrange(3)
@@ -99,7 +101,9 @@ class World:
         if key not in self.sources.counts:
             items = self.rng.choice((0, 1, 2, 3, 5, 8, 12))
             self.sources.submit(key, items, self.rng)
-        name, value, headers = encode_submission(ExecutionSubmitted(TENANT, key, self.sources.input(key)))
+        name, value, headers = encode_submission(
+            ExecutionSubmitted(TENANT, key, self.sources.input(key, listed=self.pipeline.listed))
+        )
         home = partition_of(route_hash(TENANT, APPLICATION, key, 0), self.log.partitions)
         await self.log.append([Record(self.log.events_topic, name, value, headers, home)])
 
@@ -179,7 +183,7 @@ class World:
             waiting = row.transport_type == "interaction-api" and not row.status.terminal
             if waiting and row.interaction_id not in self.looked:
                 self.looked.add(row.interaction_id)
-                self.provider.look(row)
+                self.provider.look(row, self.auditor.shadow.request(self.pipeline, row))
 
     def unheard(self, context: dict[str, Any]) -> None:
         """The loop reports what nobody has caught."""
@@ -259,7 +263,7 @@ class World:
         execution_id = self.execution_id(key)
         sessions = self.auditor.shadow.of_execution(b"s", execution_id)
         read = sum(1 for before in range(place + 1) if before not in self.sources.rejects[key])
-        settled = len(self.auditor.shadow.of_execution(b"o", execution_id))
+        settled = len(self.auditor.shadow.settled(self.pipeline, execution_id, 0))
         if sessions and sessions[0].live and read > settled + self.pipeline.definition.window + 1:
             self.violation = Violation(f"{read} items of {key} were read: {sessions[0]}")
 
