@@ -150,7 +150,7 @@ def answer_everything(
         interaction = random.choice(pending)
         between()
         letter = letters[interaction.step_index]
-        payload = driver.views.request_payload(interaction)
+        payload = interaction.request_payload
         request = next(
             (it for it in driver.requests() if it["interactionId"] == interaction.interaction_id), interaction
         )

@@ -64,7 +64,7 @@ def test_many_to_one(tmp_path, transport, crash):
         assert unit is not None
         assert (unit.itemized, unit.cardinality, unit.expected_item_count) == (False, "MANY_TO_ONE", 1)
         assert (execution.status, execution.await_unit_id) == ("WAITING_EXTERNAL", unit.unit_id)
-        assert driver.views.request_payload(waiting) == [{"id": "ix"}, {"id": "iy"}]
+        assert waiting.request_payload == [{"id": "ix"}, {"id": "iy"}]
         answer_everything(driver, "Sjs", between=driver.crash if crash else lambda: None)
         assert results(driver, execution_id) == [{"id": "(ix+iy)s"}]
         assert driver.metric("interaction.created.total") == driver.metric("resume.released.total") == 1
@@ -355,7 +355,7 @@ def test_a_late_answer_ends_it(tmp_path, letters, transport):
         )
         for row in waiting:
             token = driver.definition.signer.sign(row.claims())
-            payload: Json = answer_of(letters[row.step_index], driver.views.request_payload(row))
+            payload: Json = answer_of(letters[row.step_index], row.request_payload)
             assert driver.answer(row, payload, resumeToken=token) in ("late", "terminal")
         assert driver.outputs() == [] and driver.pending() == [] and held(driver) == 0
 

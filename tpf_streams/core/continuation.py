@@ -27,7 +27,7 @@ from tpf_streams.core.execution import (
 )
 from tpf_streams.core.gates import end_source, item_unanswered
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
-from tpf_streams.core.joining import check_request, elements, gathered, open_stream, take_list
+from tpf_streams.core.joining import check_request, check_together, elements, gathered, open_stream, take_list
 from tpf_streams.core.json_policy import row_bytes, row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition, Json, OnItemFailure, OnItemTimeout
@@ -67,6 +67,8 @@ def arrived(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs:
     try:
         for output in outputs:
             check_payload(draft, output, "the output of", draft.definition.steps[index - 1])
+        if len(outputs) > 1:
+            check_together(draft, outputs, draft.definition.steps[index - 1])
     except PayloadError as error:
         item_failed(draft, execution, owed, error.code, str(error), "")
         return

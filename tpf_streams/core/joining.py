@@ -15,7 +15,7 @@ from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import row_bytes
 from tpf_streams.core.parts import in_rows
 from tpf_streams.core.state import Draft, State
-from tpf_streams.core.step import AwaitDefinition, Cardinality, Json, StepDefinition
+from tpf_streams.core.step import AnyStep, AwaitDefinition, Cardinality, Json, StepDefinition
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.errors import PayloadError
 
@@ -136,6 +136,15 @@ def check_list(draft: Draft, what: str, items: Sequence[Json]) -> None:
         if size > limit:
             message = f"item {number} of {what} has {size} bytes; pipeline.max-payload-bytes is {limit}"
             raise PayloadError(message, "PAYLOAD_TOO_LARGE")
+
+
+def check_together(draft: Draft, outputs: Sequence[Json], step: AnyStep) -> None:
+    """What one item became stands in one row: a row over what a log takes would break its commit, for ever. Raises
+    PayloadError."""
+    limit = draft.definition.limits.max_aggregate_bytes
+    if row_bytes(outputs) > limit:
+        message = f"the outputs of {step.step_id} for one item have over {limit} bytes (pipeline.max-aggregate-bytes)"
+        raise PayloadError(message, "PAYLOAD_TOO_LARGE")
 
 
 def elements(payload: Json) -> list[Json]:

@@ -8,11 +8,12 @@ from tpf_streams.core.context import StepContext
 from tpf_streams.core.events import SegmentCompleted, SegmentFailed
 from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.joining import elements
+from tpf_streams.core.json_policy import row_bytes
 from tpf_streams.core.step import ItemReject, Json, PipelineDefinition
 from tpf_streams.engine.pull import Element
 from tpf_streams.engine.segments import SegmentRunner
 from tpf_streams.engine.source import open_items
-from tpf_streams.errors import PayloadError
+from tpf_streams.errors import PayloadError, TerminalError
 
 _AT_ONCE = 256
 
@@ -39,11 +40,15 @@ async def _once(runner: SegmentRunner, owed: OwedRecord, value: object, context:
     source = open_items(runner, owed.step_index, items, context)
     limit = runner.definition.limits.max_aggregate_bytes
     found: list[Json] = []
+    size = 0
     try:
         while taken := await source.take(_AT_ONCE):
-            found.extend(_plain(element) for element in taken)
-            if len(found) > limit // 2:
-                raise PayloadError(f"an item became over {limit} bytes (pipeline.max-aggregate-bytes)")
+            plain = [_plain(element) for element in taken]
+            found.extend(plain)
+            size += row_bytes(plain)
+            if size > limit:
+                message = f"an item became more than {limit} bytes (pipeline.max-aggregate-bytes)"
+                raise TerminalError(message, "PAYLOAD_TOO_LARGE")
     finally:
         await source.close()
     return found

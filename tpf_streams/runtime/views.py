@@ -153,7 +153,7 @@ class LogViews:
             }
         return {
             "items": summary.items if summary else 1,
-            "inFlight": 0 if summary else int(execution.await_unit_id is not None),
+            "inFlight": int(execution.await_unit_id is not None),
             "outputs": summary.outputs if summary else 0,
             "rejectedRows": summary.rejected_rows if summary else 0,
             "rejectedItems": summary.rejected_items if summary else 0,

@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 
 import orjson
 
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord, RejectRecord
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import AwaitDefinition, Json
@@ -272,7 +273,7 @@ class TopologyTestDriver:
         found = self.views.interaction(interaction_id)
         if found is None:
             raise KeyError(interaction_id)
-        return found
+        return self._whole(found)
 
     def unit(self, execution_id: str, step: str | int) -> AwaitUnitRecord | None:
         """The await unit of an execution at a step, by the step's name or index."""
@@ -285,8 +286,8 @@ class TopologyTestDriver:
         return task.state.get(task.state.keys.unit(unit_id), AwaitUnitRecord)
 
     def pending(self, limit: int = 1_000) -> list[InteractionRecord]:
-        """Open interactions by deadline."""
-        return list(self.views.pending(limit))
+        """Open interactions by deadline; one of an aggregate step with the whole of its request."""
+        return [self._whole(row) for row in self.views.pending(limit)]
 
     def results(self, execution_id: str) -> list[OutputRecord]:
         """The stored outputs of an execution in item order."""
@@ -298,6 +299,9 @@ class TopologyTestDriver:
         return [record for _, record in state.scan(state.keys.rejects_of(execution_id), RejectRecord)]
 
     # Inside
+
+    def _whole(self, row: InteractionRecord) -> InteractionRecord:
+        return replace(row, request_payload=self.views.request_payload(row))
 
     def _task(self, execution_id: str) -> Task:
         return next(task for task in self.tasks() if task.execution(execution_id) is not None)

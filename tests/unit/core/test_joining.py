@@ -11,7 +11,7 @@ from tpf_streams.core.execution import ExecutionStatus, OwedKind, PartRecord, Su
 from tpf_streams.core.interaction import InteractionStatus
 from tpf_streams.core.joining import whole_request
 from tpf_streams.core.parts import PAGE, ROWS_MAX, Parts, in_rows
-from tpf_streams.core.step import OnItemFailure
+from tpf_streams.core.step import OnItemFailure, SourceObject
 from tpf_streams.core.unit import UnitStatus
 
 ITEMS = [{"n": 0}, {"n": 1}, {"n": 2}]
@@ -268,6 +268,51 @@ class TestItemsThatBecomeMany:
             machine.answer(machine.interaction(execution_id, 1, item), ITEMS[: item + 1])
         assert machine.outputs(execution_id) == {0: ITEMS[:1], 1: ITEMS[:2]}
         assert machine.execution(execution_id).summary == Summary(items=2, outputs=3)
+
+
+class TestEnds:
+    @pytest.mark.parametrize("shape", ["Ss<", "Sk<"])
+    def test_what_a_whole_stream_became_is_published(self, shape):
+        machine = Machine(pipeline(shape, publishes=True))
+        execution_id = machine.stream(2, ended=True)
+        machine.grant_slots()
+        if shape == "Sk<":
+            machine.answer(machine.interaction(execution_id, 1), {"sum": 1})
+        machine.run_segments({"sum": 1})
+        assert machine.take(fx.PublishObject) == [fx.PublishObject(execution_id)]
+        machine.decide(ev.ObjectPublished(execution_id, "whole.out"))
+        execution = machine.execution(execution_id)
+        assert (execution.status, execution.published) == (ExecutionStatus.SUCCEEDED, "whole.out")
+        assert execution.summary == Summary(items=2, outputs=1)
+
+    def test_an_ingested_object_is_a_list_of_one(self):
+        machine = Machine(pipeline("s<"))
+        source = SourceObject("in", "file", "in", "a.csv", "ab", "in/a.csv")
+        machine.decide(ev.ExecutionSubmitted("tenant-1", "key-1", {"k": "a.csv"}, source))
+        (execution_id,) = [effect.owed.execution_id for effect in machine.take(fx.RunSegment)]
+        assert gathered(machine, execution_id, 0) == [{"k": "a.csv"}]
+
+    def test_an_item_that_became_more_than_a_row_holds(self):
+        machine = Machine(pipeline("Sks", max_aggregate_bytes=30))
+        execution_id = machine.stream(1, ended=True)
+        machine.answer(machine.interaction(execution_id, 1, 0))
+        (effect,) = machine.take(fx.RunSegment)
+        machine.decide(ev.SegmentCompleted(effect.owed, [{"n": 1}] * 5))
+        assert machine.execution(execution_id).error_code == "PAYLOAD_TOO_LARGE"
+        assert machine.outputs(execution_id) == {0: []}
+
+    def test_a_source_that_fails_publishes_no_part_of_a_list(self):
+        """Contract 0.15: what is in flight is finished; there is nothing whole to take."""
+        machine = Machine(pipeline("Sksk<", publishes=True))
+        execution_id = machine.stream(2)
+        machine.decide(ev.SourceFailed(execution_id, "BROKEN", "it broke", ""))
+        for item in range(2):
+            machine.answer(machine.interaction(execution_id, 1, item))
+        machine.run_segments()
+        execution = machine.execution(execution_id)
+        assert (execution.status, execution.error_code) == (ExecutionStatus.FAILED, "BROKEN")
+        assert not machine.take(fx.PublishObject) and not machine.take(fx.RequestSlot)
+        assert execution.summary == Summary(items=2, outputs=0)
 
 
 def test_a_list_is_read_page_by_page_and_again():
