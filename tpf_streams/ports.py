@@ -255,7 +255,7 @@ class AwaitTransport(Protocol):
 
 
 class Observer(Protocol):
-    """Told of facts after the commit that made them true: metrics, lifecycle events, progress."""
+    """Told of facts after the commit that made them true: metrics, progress. Lifecycle events are in the commit."""
 
     def observe(self, facts: Sequence[Fact]) -> None: ...
 

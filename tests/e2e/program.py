@@ -18,6 +18,7 @@ import orjson
 
 from tpf_streams.errors import LogOwnedError
 from tpf_streams.logs.local import LocalLog
+from tpf_streams.ports import InputRecord
 from tpf_streams.stores.rocksdb import RocksDbStateStore
 
 ROOT = Path(__file__).parents[2]
@@ -125,13 +126,17 @@ class Place:
         return [value for _, value in self.output_records()]
 
     def output_records(self) -> list[tuple[str, dict[str, Any]]]:
+        records = self.records("outputs")
+        return [((record.key or b"").decode(), orjson.loads(record.value or b"")) for record in records]
+
+    def records(self, topic: str) -> list[InputRecord]:
+        """What lies in one of the application's own topics."""
         log = self.open_log()
         try:
-            records = list(log.read("csv-payments-outputs"))
+            return list(log.read(f"csv-payments-{topic}"))
         finally:
             log.journal.store.close()
             log._directory.release()
-        return [((record.key or b"").decode(), orjson.loads(record.value or b"")) for record in records]
 
     def open_log(self) -> LocalLog:
         end = time.monotonic() + 10

@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.killing import Campaign, moments
 from tests.e2e.program import ROWS_1K, ROWS_10K, Place, assert_same_payments, result_of, start, tpf
+from tests.lifecycle import agree
 
 KILLS = 5
 
@@ -37,6 +38,7 @@ def test_five_kills_and_every_payment_comes_out_once(tmp_path, sync):
     assert (result["items"], result["completed"], result["continued"]) == (1000, 1000, 1)
     assert result["by_arm"] == {"approved": 907, "unapproved": 93}
     assert_each_once(place, ROWS_1K, 1000)
+    assert agree(place.records("lifecycle"), place.records("outputs")).outputs == 1000
 
 
 @pytest.mark.timeout(300)

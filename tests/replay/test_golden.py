@@ -138,6 +138,7 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
     (KEYS.deadline(T, ID), b"", "0005640000018bcfe568000123abcd111182228333444444444444", b"\x01"),
     (KEYS.early_expiry(T, ID), b"", "00057a0000018bcfe568000123abcd111182228333444444444444", b"\x01"),
     (KEYS.markers, {"t/0": 7}, "00056d", b'\x01{"t/0":7}'),
+    (KEYS.lifecycle, (7).to_bytes(8, "big"), "00056c", b"\x01\x00\x00\x00\x00\x00\x00\x00\x07"),
     (KEYS.now, T.to_bytes(8, "big"), "00056e", b"\x01\x00\x00\x01\x8b\xcf\xe5h\x00"),
 ]
 

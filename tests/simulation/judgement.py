@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from tests.simulation.counts import dead_letters, facts_count, summary_counts, units_count
+from tests.simulation.lifecycle import lifecycle_holds
 from tests.simulation.lists import lists_hold
 from tests.simulation.outcomes import outcomes_hold
 from tests.simulation.pipelines import FORGED, OUTPUTS
@@ -40,6 +41,7 @@ class Judgement:
         facts_count(self.world)
         dead_letters(self.world)
         outcomes_hold(self.world)
+        lifecycle_holds(self.world)
 
     def _execution(self, key: str) -> None:
         shadow = self.world.auditor.shadow

@@ -14,8 +14,10 @@ from tpf_streams.core.parts import Parts
 from tpf_streams.core.state import State
 from tpf_streams.core.step import Json
 from tpf_streams.core.unit import SessionRecord
+from tpf_streams.engine import lifecycle as lifecycle_module
 from tpf_streams.engine import task as task_module
 from tpf_streams.engine.budgets import Budgets
+from tpf_streams.engine.lifecycle import lifecycle_topic
 from tpf_streams.engine.recovery import owed_effects
 from tpf_streams.engine.task import Task
 from tpf_streams.logs.memory import MemoryLog
@@ -106,6 +108,38 @@ def test_an_unknown_outcome_taken_for_an_abort_is_caught(monkeypatch, again):
         task._records = []
 
     monkeypatch.setattr(Task, "_commit", trusting)
+    assert caught_by()
+
+
+def test_numbers_of_events_that_do_not_hold_with_their_turn_are_caught(monkeypatch):
+    """After a crash the numbers begin again."""
+    count: dict[int, int] = {}
+
+    def forgetful(state: State, wanted: int) -> int:
+        first = count.get(id(state), 0)
+        count[id(state)] = first + wanted
+        return first
+
+    monkeypatch.setattr(State, "take_numbers", forgetful)
+    assert "is next, and not" in caught_by()
+
+
+def test_events_before_the_commit_are_caught(monkeypatch):
+    """The lifecycle record leaves on its own, then the turn is committed."""
+
+    async def hasty(task: Task, positions: Positions) -> None:
+        topic = lifecycle_topic(task._env.definition.application_id)
+        await task._env.log.append([record for record in task._records if record.topic == topic])
+        task._records = [record for record in task._records if record.topic != topic]
+        await _commit(task, positions)
+
+    monkeypatch.setattr(Task, "_commit", hasty)
+    assert "LifecycleEvent" in caught_by()
+
+
+@pytest.mark.parametrize("fact", ["slot.released.total", "output.emitted.total", "interaction.ended.total"])
+def test_an_event_that_is_left_out_is_caught(monkeypatch, fact):
+    monkeypatch.delitem(lifecycle_module._EVENTS, fact)
     assert caught_by()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.lifecycle import agree
 from tests.topology.payments import AWAIT, DATA, REQUESTS, RESPONSES, open_payments, read_rows, simulate, written
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.testing import ManualClock, TopologyTestDriver
@@ -62,6 +63,8 @@ def test_nothing_is_lost_doubled_or_stuck(tmp_path, seed):
         assert driver.pending() == []
         assert driver.application.environment.budgets.held(AWAIT) == 0
         assert driver.tally.dropped == {}
+        verdict = agree(driver.read_topic("csv-payments-lifecycle"), driver.read_topic("csv-payments-outputs"))
+        assert (set(verdict.stories), verdict.outputs) == (set(ids), ROWS + 12)
     assert_files(tmp_path)
 
 

@@ -15,6 +15,7 @@ from tpf_streams.cli.console import Exit, log_to_stderr
 from tpf_streams.cli.describe import describe
 from tpf_streams.cli.pending import pending
 from tpf_streams.cli.provider import provider
+from tpf_streams.cli.replay import replay
 from tpf_streams.cli.run import STEP_THREADS, run
 from tpf_streams.cli.status import status
 from tpf_streams.cli.validate import validate
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (validate, run, status, pending, complete, describe, provider):
+for command in (validate, run, status, pending, complete, replay, describe, provider):
     app.command()(command)
 
 

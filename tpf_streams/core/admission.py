@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tpf_streams.core.continuation import interaction_ended, resume_scalar
 from tpf_streams.core.early import named_step, without_row
-from tpf_streams.core.effects import DeadLetter, ReturnSlot
-from tpf_streams.core.ending import await_steps, close_interaction
+from tpf_streams.core.effects import DeadLetter
+from tpf_streams.core.ending import await_steps, close_interaction, return_slot
 from tpf_streams.core.envelope import CompletionEnvelope, envelope_bytes
 from tpf_streams.core.events import CompletionReceived
 from tpf_streams.core.evolve import replace
@@ -36,19 +36,15 @@ _UNDROPPED = frozenset({Outcome.ADMITTED, Outcome.DUPLICATE, Outcome.HELD})
 
 def completion_received(draft: Draft, event: CompletionReceived) -> None:
     """Decide one completion and whatever follows from it."""
-    transport = "unknown"
+    interaction = None
     try:
         interaction = find_row(draft, event.envelope)
-        if interaction is None:
-            outcome = without_row(draft, event)
-        else:
-            transport = interaction.transport_type
-            outcome = with_row(draft, event, interaction)
+        outcome = without_row(draft, event) if interaction is None else with_row(draft, event, interaction)
         message = ""
     except _Refused as refusal:
         outcome, message = refusal.outcome, refusal.message
     draft.outcome = outcome.value
-    report(draft, event, outcome, message, transport)
+    report(draft, event, outcome, message, interaction)
 
 
 class _Refused(Exception):
@@ -228,11 +224,10 @@ def admit(
     if step.transport.owed:
         draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
     facts = step.labels
-    draft.fact(
-        "completion.admitted.total", facts, latencyMs=max(0, event.arrived_at_ms - interaction.created_at_epoch_ms)
-    )
+    latency_ms = max(0, event.arrived_at_ms - interaction.created_at_epoch_ms)
+    draft.fact("completion.admitted.total", facts, about=interaction, latencyMs=latency_ms)
     if interaction.item_index is None:
-        draft.effect(ReturnSlot(interaction.execution_id, step.index))
+        return_slot(draft, step.index, interaction)
         owed = OwedRecord(
             interaction.execution_id,
             OwedKind.SEGMENT,
@@ -257,30 +252,34 @@ def admit_item(
     session = item_answered(draft, execution, session, step)
     facts = step.labels
     counted = {**facts, "cardinality": step.cardinality.value}
-    draft.fact("item.completed.total", counted)
+    completed = session.completed[str(step.index)]
+    draft.fact("item.completed.total", counted, about=interaction, completedItemCount=completed)
     if session.live:
         draft.fact("live.handoff.total", facts)
         start_item(draft, execution, step, interaction, holds_slot=step.index, value=value, converted=True)
         return
-    draft.effect(ReturnSlot(execution.execution_id, step.index))
+    return_slot(draft, step.index, interaction)
     unit = draft.unit(interaction.unit_id)
     releasing = draft.owed(execution.execution_id, OwedKind.RELEASE, step.index)
     item = interaction.item_index or 0
     passed = releasing is None or item < releasing.cursor
     if unit is not None and passed and gates_open(draft, execution, session, unit):
-        draft.fact("resume.released.total", counted)
+        draft.fact("resume.released.total", counted, about=interaction)
         start_item(draft, execution, step, interaction, holds_slot=None, value=value, converted=True)
     else:
-        draft.fact("completion.early_held.total", counted)
+        draft.fact("completion.early_held.total", counted, about=interaction)
 
 
-def report(draft: Draft, event: CompletionReceived, outcome: Outcome, message: str, transport: str) -> None:
+def report(
+    draft: Draft, event: CompletionReceived, outcome: Outcome, message: str, interaction: InteractionRecord | None
+) -> None:
     """Count what was not admitted, and keep what an operator may have to repair (contract 0.4, 0.10)."""
+    transport = "unknown" if interaction is None else interaction.transport_type
     if event.envelope.unknown_fields:
         draft.fact("completion.unknown_fields.total", {"transport": transport}, len(event.envelope.unknown_fields))
     if outcome is Outcome.DUPLICATE:
-        draft.fact("completion.duplicate.total", {"transport": transport})
+        draft.fact("completion.duplicate.total", {"transport": transport}, about=interaction)
     if outcome not in _UNDROPPED:
-        draft.fact("completion.dropped.total", {"transport": transport, "reason": outcome.value})
+        draft.fact("completion.dropped.total", {"transport": transport, "reason": outcome.value}, about=interaction)
     if outcome in _DEAD_LETTERED:
         draft.effect(DeadLetter(outcome.value, message, event.origin, event.raw))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpf_streams.core.dispatch import check_payload, dispatch, dispatch_when_allowed
-from tpf_streams.core.effects import EmitOutput, ReturnSlot, RunSegment
+from tpf_streams.core.effects import EmitOutput, RunSegment
 from tpf_streams.core.ending import (
+    ERROR_CODE_CHARS,
     close_interaction,
     fail_execution,
     failure_reason,
     finish_if_drained,
     owe_publish,
+    return_slot,
     succeed,
     unit_ended,
 )
@@ -84,7 +86,7 @@ def arrived(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs:
         return
     if owed.holds_slot is not None:
         # A slot holder never waits for a second slot (contract 0.17): it would be a deadlock of full budgets.
-        draft.effect(ReturnSlot(execution.execution_id, owed.holds_slot))
+        return_slot(draft, owed.holds_slot, owed)
     if len(outputs) != 1:
         message = f"the steps before {draft.step(index).step_id} gave {len(outputs)} items where one is expected"
         item_failed(draft, execution, replace(owed, holds_slot=None), "ITEM_COUNT", message, "")
@@ -116,7 +118,7 @@ def slot_granted(draft: Draft, execution: ExecutionRecord, owed: OwedRecord) -> 
 def gather(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json], index: int) -> None:
     """What arrives where a list is taken is kept for it; one value alone is a list of one."""
     if owed.holds_slot is not None:
-        draft.effect(ReturnSlot(execution.execution_id, owed.holds_slot))
+        return_slot(draft, owed.holds_slot, owed)
     if owed.item_index is not None:
         settle_in_list(draft, execution, owed.item_index, owed.arm, outputs, index)
         return
@@ -145,6 +147,14 @@ def settle_in_list(
     by_arm = session.by_arm if arm is None else {**session.by_arm, arm: session.by_arm.get(arm, 0) + 1}
     session = replace(session, settled=session.settled + 1, by_arm=by_arm)
     draft.put_session(session)
+    draft.fact(
+        "item.gathered.total",
+        {},
+        executionId=execution.execution_id,
+        itemIndex=item_index,
+        stream=session.stream,
+        outputs=len(outputs),
+    )
     try:
         check_request(draft, index, session.outputs, session.output_bytes + 1)
     except PayloadError as error:
@@ -178,18 +188,28 @@ def settle(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: 
     session = replace(session, settled=session.settled + 1, outputs=session.outputs + len(outputs), by_arm=by_arm)
     draft.put_session(session)
     if owed.holds_slot is not None:
-        draft.effect(ReturnSlot(execution.execution_id, owed.holds_slot))
+        return_slot(draft, owed.holds_slot, owed)
     finish_if_drained(draft, execution, session)
 
 
 def write_output(
     draft: Draft, execution: ExecutionRecord, item_index: int | None, outputs: Sequence[Json], arm: str | None, key: str
 ) -> None:
-    type_name = draft.definition.steps[-1].output_type
-    record = OutputRecord(execution.execution_id, item_index, type_name, arm, list(outputs))
-    draft.put(draft.keys.output(execution.execution_id, item_index), record)
+    record = put_output(draft, execution, item_index, outputs, arm)
     for payload in outputs:
-        draft.effect(EmitOutput(execution.tenant_id, execution.execution_id, item_index, key, type_name, arm, payload))
+        emit = EmitOutput(execution.tenant_id, execution.execution_id, item_index, key, record.type, arm, payload)
+        draft.effect(emit)
+    draft.fact("output.emitted.total", {}, len(outputs), about=record)
+
+
+def put_output(
+    draft: Draft, execution: ExecutionRecord, item_index: int | None, outputs: Sequence[Json], arm: str | None
+) -> OutputRecord:
+    record = OutputRecord(
+        execution.execution_id, item_index, draft.definition.steps[-1].output_type, arm, list(outputs)
+    )
+    draft.put(draft.keys.output(execution.execution_id, item_index), record)
+    return record
 
 
 def item_failed(
@@ -199,10 +219,12 @@ def item_failed(
     draft.done(owed)
     if owed.item_index is None:
         if owed.holds_slot is not None:
-            draft.effect(ReturnSlot(execution.execution_id, owed.holds_slot))
+            return_slot(draft, owed.holds_slot, owed)
         fail_execution(draft, execution, code, message, detail)
         return
-    reject_item(draft, execution, owed.item_index, code, message, owed.holds_slot)
+    reject_item(draft, execution, owed.item_index, code, message)
+    if owed.holds_slot is not None:
+        return_slot(draft, owed.holds_slot, owed)
     if owed.kind is not OwedKind.SEGMENT:
         item_unanswered(draft, execution, draft.step(owed.step_index))
     session = draft.session(execution.execution_id)
@@ -223,9 +245,7 @@ def stop_source(
     return end_source(draft, execution, session)
 
 
-def reject_item(
-    draft: Draft, execution: ExecutionRecord, item_index: int, code: str, message: str, holds_slot: int | None
-) -> None:
+def reject_item(draft: Draft, execution: ExecutionRecord, item_index: int, code: str, message: str) -> None:
     """Settle an item without output; it goes to the item-reject file."""
     session = draft.session(execution.execution_id)
     if session is None:
@@ -233,18 +253,17 @@ def reject_item(
     ordinal = session.rejected_rows + session.rejected_items
     source = (execution.source or {}).get("key", "")
     reason = row_text(f"{code}: {message}", draft.definition.limits.error_message_chars)
-    draft.put(
-        draft.keys.reject(execution.execution_id, ordinal),
-        RejectRecord(execution.execution_id, ordinal, item_index, source, 0, "", reason, ""),
-    )
+    reject = RejectRecord(execution.execution_id, ordinal, item_index, source, 0, "", reason, "")
+    draft.put(draft.keys.reject(execution.execution_id, ordinal), reject)
     end = draft.definition.course.streams[session.stream].end
     if end == len(draft.definition.steps):
-        write_output(draft, execution, item_index, [], None, execution.execution_id)
+        put_output(draft, execution, item_index, [], None)
     else:
         draft.put(draft.keys.part(execution.execution_id, end, item_index), PartRecord([]))
     draft.put_session(replace(session, settled=session.settled + 1, rejected_items=session.rejected_items + 1))
-    if holds_slot is not None:
-        draft.effect(ReturnSlot(execution.execution_id, holds_slot))
+    draft.fact(
+        "item.rejected.total", {}, about=reject, errorCode=row_text(code, ERROR_CODE_CHARS), stream=session.stream
+    )
 
 
 def interaction_ended(
@@ -265,7 +284,7 @@ def interaction_ended(
         item_failed(draft, execution, failed, code, message, "")
         return
     if interaction.item_index is not None and step.on_item_timeout is OnItemTimeout.REJECT_ITEM:
-        reject_item(draft, execution, interaction.item_index, code, message, None)
+        reject_item(draft, execution, interaction.item_index, code, message)
         item_unanswered(draft, execution, step)
         session = draft.session(execution.execution_id)
         if session is not None:
@@ -281,15 +300,14 @@ def resume_scalar(
     """The one interaction of a scalar boundary is answered: the same execution goes on behind it."""
     unit = draft.unit(owed.unit_id or "")
     if unit is not None:
-        draft.put_unit(
-            replace(
-                unit,
-                status=UnitStatus.COMPLETED,
-                version=unit.version + 1,
-                completed_item_count=1,
-                updated_at_epoch_ms=draft.now_ms,
-            )
+        unit = replace(
+            unit,
+            status=UnitStatus.COMPLETED,
+            version=unit.version + 1,
+            completed_item_count=1,
+            updated_at_epoch_ms=draft.now_ms,
         )
+        draft.put_unit(unit)
         unit_ended(draft, unit, step, UnitStatus.COMPLETED)
     last = len(draft.definition.steps) - 1
     execution = replace(
@@ -301,7 +319,7 @@ def resume_scalar(
     )
     draft.put_execution(execution)
     facts = step.labels
-    draft.fact("resume.released.total", facts)
+    draft.fact("resume.released.total", facts, about=draft.interaction(owed.interaction_id or ""))
     draft.fact("scalar.continuation.started.total", facts)
     if step.expands:
         assert isinstance(value, list), "the answer of a step that expands is converted item by item"

@@ -16,17 +16,12 @@ from tpf_streams.core.unit import AwaitUnitRecord, UnitStatus
 from tpf_streams.errors import PayloadError
 
 
-def wants_slot(draft: Draft, step: AwaitDefinition) -> bool:
-    """Whether interactions of this step need a slot of the admission budget (contract section 8)."""
-    return draft.definition.budget_enabled and step.transport.endpoint is not None
-
-
 def dispatch_when_allowed(draft: Draft, execution: ExecutionRecord, owed: OwedRecord) -> None:
     """Dispatch `owed.payload` at the await step `owed.step_index`, at once or when a slot is held.
 
     The deadline starts with the slot, not with the wait for it (contract 0.17). Raises PayloadError.
     """
-    if wants_slot(draft, draft.step(owed.step_index)):
+    if draft.definition.wants_slot(draft.step(owed.step_index)):
         draft.put_owed(owed)
         draft.effect(RequestSlot(owed))
     else:
@@ -158,9 +153,7 @@ def park_scalar(draft: Draft, execution: ExecutionRecord, interaction: Interacti
 
 def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) -> None:
     facts = step.labels
-    draft.fact("interaction.created.total", facts)
-    if interaction.item_index is None:
-        draft.fact("unit.dispatch_complete.total", {**facts, "cardinality": step.cardinality.value})
+    draft.fact("interaction.created.total", facts, about=interaction)
     if step.transport.owed:
         owed = OwedRecord(
             interaction.execution_id,
@@ -171,9 +164,13 @@ def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) ->
         )
         draft.put_owed(owed)
         draft.effect(SendOwed(owed))
-        return
-    draft.effect(SendRequest(interaction))
-    draft.fact("interaction.dispatched.total", facts)
+    else:
+        draft.effect(SendRequest(interaction))
+        draft.fact("interaction.dispatched.total", facts, about=interaction)
+    if interaction.item_index is None:
+        counted = {**facts, "cardinality": step.cardinality.value}
+        draft.fact("unit.dispatch_complete.total", counted, about=interaction, expectedItemCount=1)
+        draft.fact("execution.waiting.total", facts, about=interaction)
 
 
 def metadata_row(draft: Draft, metadata: dict[str, Json], adapter: str) -> dict[str, Json]:
@@ -202,4 +199,4 @@ def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
             updated_at_epoch_ms=draft.now_ms,
         )
     )
-    draft.fact("interaction.dispatched.total", draft.step(interaction.step_index).labels)
+    draft.fact("interaction.dispatched.total", draft.step(interaction.step_index).labels, about=interaction)

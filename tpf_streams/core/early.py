@@ -73,4 +73,4 @@ def hold(draft: Draft, event: CompletionReceived, claims: TokenClaims) -> None:
         ),
     )
     draft.put(draft.keys.early_expiry(expires, claims.interaction_id), b"")
-    draft.fact("completion.early_held.total", {"step_id": claims.step_id})
+    draft.fact("completion.early_held.total", {"step_id": claims.step_id}, about=claims)

@@ -143,10 +143,12 @@ Effect: TypeAlias = (
 class Fact:
     """Something that became true with a turn, for metrics and the lifecycle. Names: contract 10.1 without `tpf.await.`.
 
-    `labels` are bounded values (step id, transport, reason); `ids` are for events, never for metrics.
+    `labels` are bounded values (step id, transport, reason); `ids` and `about` are for events, never for metrics.
+    `about`: the row or claims that it became true of, as this turn writes it.
     """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, Json] = field(default_factory=dict)
     count: int = 1
+    about: object | None = None

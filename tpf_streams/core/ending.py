@@ -48,18 +48,17 @@ def finish_if_drained(draft: Draft, execution: ExecutionRecord, session: Session
 def complete_unit(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, session: SessionRecord) -> None:
     """Write the counts of a unit whose items are all settled, and COMPLETED."""
     completed, rejected = (counts.get(str(step.index), 0) for counts in (session.completed, session.unanswered))
-    draft.put_unit(
-        replace(
-            unit,
-            status=UnitStatus.COMPLETED,
-            version=unit.version + 1,
-            expected_item_count=completed + rejected,
-            completed_item_count=completed,
-            rejected_item_count=rejected,
-            dispatch_complete=True,
-            updated_at_epoch_ms=draft.now_ms,
-        )
+    unit = replace(
+        unit,
+        status=UnitStatus.COMPLETED,
+        version=unit.version + 1,
+        expected_item_count=completed + rejected,
+        completed_item_count=completed,
+        rejected_item_count=rejected,
+        dispatch_complete=True,
+        updated_at_epoch_ms=draft.now_ms,
     )
+    draft.put_unit(unit)
     unit_ended(draft, unit, step, UnitStatus.COMPLETED)
 
 
@@ -67,6 +66,7 @@ def unit_ended(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, statu
     draft.fact(
         "unit.terminal.total",
         {**step.labels, "status": status.value, "cardinality": unit.cardinality},
+        about=unit,
         unitId=unit.unit_id,
         executionId=unit.execution_id,
         durationMs=draft.now_ms - unit.created_at_epoch_ms,
@@ -95,6 +95,7 @@ def published(draft: Draft, execution_id: str, name: str) -> None:
         return
     draft.done(owed)
     execution = replace(execution, published=row_text(name, PUBLISHED_CHARS))
+    draft.fact("object.published.total", {}, about=execution)
     session = draft.session(execution_id)
     if session is not None and session.failure is not None:
         fail_execution(draft, execution, *session.failure)
@@ -159,7 +160,13 @@ def fail_execution(
         )
     )
     draft.effect(StopSource(execution.execution_id))
-    draft.fact("execution.terminal.total", {"status": "FAILED"}, executionId=execution.execution_id, errorCode=code)
+    draft.fact(
+        "execution.terminal.total",
+        {"status": "FAILED"},
+        executionId=execution.execution_id,
+        errorCode=code,
+        errorMessage=message,
+    )
 
 
 def failure_reason(draft: Draft, code: str, message: str, detail: str) -> tuple[str, str, str]:
@@ -189,7 +196,7 @@ def forget_owed(draft: Draft, execution_id: str) -> None:
             continue
         draft.done(owed)
         if owed.holds_slot is not None:
-            draft.effect(ReturnSlot(execution_id, owed.holds_slot))
+            return_slot(draft, owed.holds_slot, owed)
     rest = OwedRecord(execution_id, OwedKind.CLOSE, None, 0)
     if len(found) < limit:
         draft.done(rest)
@@ -264,12 +271,19 @@ def interactions_between(
 
 def close_interaction(draft: Draft, interaction: InteractionRecord, status: InteractionStatus) -> None:
     """End an open interaction without an answer: its deadline and its slot go with it."""
-    draft.put_interaction(
-        replace(interaction, status=status, version=interaction.version + 1, updated_at_epoch_ms=draft.now_ms)
-    )
+    interaction = replace(interaction, status=status, version=interaction.version + 1, updated_at_epoch_ms=draft.now_ms)
+    draft.put_interaction(interaction)
     draft.delete(draft.keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id))
     if draft.step(interaction.step_index).transport.owed:
         draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
-    draft.effect(ReturnSlot(interaction.execution_id, interaction.step_index))
-    facts = draft.step(interaction.step_index).labels
-    draft.fact("interaction.ended.total", {**facts, "status": status.value})
+    step = draft.step(interaction.step_index)
+    draft.fact("interaction.ended.total", {**step.labels, "status": status.value}, about=interaction)
+    return_slot(draft, step.index, interaction)
+
+
+def return_slot(draft: Draft, step_index: int, holder: InteractionRecord | OwedRecord) -> None:
+    """The slot of the await step's budget goes back. A holder without an interaction had taken none up yet."""
+    draft.effect(ReturnSlot(holder.execution_id, step_index))
+    step = draft.step(step_index)
+    if holder.interaction_id is not None and draft.definition.wants_slot(step):
+        draft.fact("slot.released.total", step.labels, about=holder)

@@ -26,13 +26,11 @@ def release(draft: Draft, owed: OwedRecord) -> None:
         return
     step = draft.step(owed.step_index)
     end = min(owed.cursor + CLOSE_AT_ONCE, unit.expected_item_count or 0)
-    released = 0
+    labels = {**step.labels, "cardinality": unit.cardinality}
     for interaction in interactions_between(draft, execution, step, owed.cursor, end):
         if interaction.status is InteractionStatus.COMPLETED and not continued(draft, interaction):
+            draft.fact("resume.released.total", labels, about=interaction)
             start_item(draft, execution, step, interaction, holds_slot=None)
-            released += 1
-    if released:
-        draft.fact("resume.released.total", {**step.labels, "cardinality": unit.cardinality}, released)
     session = draft.session(owed.execution_id)
     if end >= (unit.expected_item_count or 0) or session is None or session.drained:
         draft.done(owed)

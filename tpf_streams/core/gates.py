@@ -48,7 +48,8 @@ def end_source(draft: Draft, execution: ExecutionRecord, session: SessionRecord)
             updated_at_epoch_ms=draft.now_ms,
         )
     )
-    draft.fact("unit.dispatch_complete.total", {**step.labels, "cardinality": unit.cardinality})
+    labels = {**step.labels, "cardinality": unit.cardinality}
+    draft.fact("unit.dispatch_complete.total", labels, about=unit, expectedItemCount=session.next_item_index)
     if not session.live:
         write_counts(draft, execution, session, step)
         if not session.drained:
@@ -72,6 +73,7 @@ def park(draft: Draft, execution: ExecutionRecord, step: AwaitDefinition) -> Non
     owed = OwedRecord(execution.execution_id, OwedKind.RELEASE, step.index, step.index, unit_id=unit_id)
     draft.put_owed(owed)
     draft.effect(ContinueOwed(owed))
+    draft.fact("execution.waiting.total", step.labels, about=draft.unit(unit_id))
 
 
 def gates_open(draft: Draft, execution: ExecutionRecord, session: SessionRecord, unit: AwaitUnitRecord) -> bool:
@@ -120,15 +122,14 @@ def write_counts(draft: Draft, execution: ExecutionRecord, session: SessionRecor
         return
     completed, rejected = (counts.get(str(step.index), 0) for counts in (session.completed, session.unanswered))
     over = unit.dispatch_complete and completed + rejected >= (unit.expected_item_count or 0)
-    draft.put_unit(
-        replace(
-            unit,
-            status=UnitStatus.COMPLETED if over else unit.status,
-            completed_item_count=completed,
-            rejected_item_count=rejected,
-            version=unit.version + 1,
-            updated_at_epoch_ms=draft.now_ms,
-        )
+    unit = replace(
+        unit,
+        status=UnitStatus.COMPLETED if over else unit.status,
+        completed_item_count=completed,
+        rejected_item_count=rejected,
+        version=unit.version + 1,
+        updated_at_epoch_ms=draft.now_ms,
     )
+    draft.put_unit(unit)
     if over:
         unit_ended(draft, unit, step, UnitStatus.COMPLETED)

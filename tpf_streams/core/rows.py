@@ -66,6 +66,7 @@ class Keys:
         self._deadline = self.prefix + b"d"
         self._execution = self.prefix + b"e"
         self._interaction = self.prefix + b"i"
+        self.lifecycle = self.prefix + b"l"
         self.markers = self.prefix + b"m"
         self.now = self.prefix + b"n"
         self._output = self.prefix + b"o"

@@ -58,7 +58,7 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
         updated_at_epoch_ms=draft.now_ms,
     )
     draft.put_execution(execution)
-    draft.fact("execution.submitted.total", {}, executionId=execution_id)
+    draft.fact("execution.submitted.total", {}, about=execution, executionId=execution_id)
     if not fits:
         message = f"the input is over {definition.limits.max_aggregate_bytes} bytes (pipeline.max-aggregate-bytes)"
         fail_execution(draft, execution, "PAYLOAD_TOO_LARGE", message)
@@ -125,7 +125,7 @@ def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> Sess
     draft.put(draft.keys.reject(session.execution_id, ordinal), record)
     session = replace(session, source_position=session.source_position + 1, rejected_rows=session.rejected_rows + 1)
     draft.put_session(session)
-    draft.fact("row.rejected.total", {})
+    draft.fact("row.rejected.total", {}, about=record, stream=session.stream)
     return session
 
 

@@ -99,8 +99,7 @@ class State:
     def get_bytes(self, key: bytes) -> bytes | None:
         if key in self._dirty:
             return cast("bytes | None", self._dirty[key])
-        value = self._store.get(key)
-        return None if value is None else rows.decode_bytes(value)
+        return self._stored_bytes(key)
 
     @property
     def markers(self) -> dict[str, int]:
@@ -113,12 +112,24 @@ class State:
     @property
     def stored_now_ms(self) -> int:
         """The partition's time at its last commit: its now never goes back, not even over a restart (0.8)."""
-        value = self._store.get(self.keys.now)
-        return 0 if value is None else int.from_bytes(rows.decode_bytes(value), "big")
+        value = self._stored_bytes(self.keys.now)
+        return 0 if value is None else int.from_bytes(value, "big")
 
     def remember_now(self) -> None:
         """Write the partition's time with the open turn."""
         self._dirty[self.keys.now] = self.now_ms.to_bytes(8, "big")
+
+    def take_numbers(self, count: int) -> int:
+        """The first of `count` numbers for lifecycle events; they are used up when the open turn holds."""
+        key = self.keys.lifecycle
+        found = self._dirty.get(key) or self._stored_bytes(key)
+        first = 0 if found is None else int.from_bytes(cast("bytes", found), "big")
+        self._dirty[key] = (first + count).to_bytes(8, "big")
+        return first
+
+    def _stored_bytes(self, key: bytes) -> bytes | None:
+        value = self._store.get(key)
+        return None if value is None else rows.decode_bytes(value)
 
     def prefetch(self, cls: type[R], keys: Sequence[bytes]) -> None:
         """Read many rows at once into the cache."""
@@ -262,8 +273,10 @@ class Draft:
     def effect(self, effect: Effect) -> None:
         self._effects.append(effect)
 
-    def fact(self, name: str, labels: Mapping[str, str], count: int = 1, **ids: object) -> None:
-        self._facts.append(Fact(name, labels, ids, count))
+    def fact(
+        self, name: str, labels: Mapping[str, str], count: int = 1, about: object | None = None, **ids: object
+    ) -> None:
+        self._facts.append(Fact(name, labels, ids, count, about))
 
     def put(self, key: bytes, record: object | None) -> None:
         self._changes[key] = record

@@ -218,6 +218,10 @@ class PipelineDefinition:
         """Slots of one admission scope (contract section 8)."""
         return max(1, self.limits.max_concurrency)
 
+    def wants_slot(self, step: AwaitDefinition) -> bool:
+        """Whether interactions of this step need a slot of the admission budget (contract section 8)."""
+        return self.budget_enabled and step.transport.endpoint is not None
+
     def is_stop(self, index: int) -> bool:
         """Whether no service step runs from `index` on for a value that arrives there: an await step, a step that takes
         many together, or the end."""

@@ -26,6 +26,7 @@ class Environment:
 
     `batch_max`: input records a turn. `segments_max`: segments and dispatches under way a task (contract section 11,
     worker.max-in-flight). `deadline_grace_ms`: how long deadlines wait for the router's markers (contract 0.8).
+    `lifecycle`: whether turns tell of their facts on the lifecycle topic (contract 10.2).
     `demand`: items that downstream asks each task for at its opening; what is owed then is handed on by it at once.
     """
 
@@ -41,4 +42,5 @@ class Environment:
     batch_max: int = 500
     segments_max: int = 64
     deadline_grace_ms: int = 300_000
+    lifecycle: bool = True
     demand: float = inf

@@ -33,6 +33,7 @@ from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.clock import PartitionTime
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.jobs import Jobs
+from tpf_streams.engine.lifecycle import LifecycleWriter
 from tpf_streams.engine.performer import Performer
 from tpf_streams.engine.poison import execution_of
 from tpf_streams.engine.records import Decoded, RecordMaker, decoded
@@ -69,6 +70,7 @@ class Task:
         self._maker = RecordMaker(environment)
         self._inline: list[fx.RunSegment] = []
         self._following: list[Event] = []
+        self._lifecycle = LifecycleWriter(environment.definition, partition) if environment.lifecycle else None
 
     async def open(self) -> None:
         """Fence the predecessor, restore, and take up what is owed. Raises what the log raises."""
@@ -131,6 +133,8 @@ class Task:
         if self.sweep.due(self.state, held=self.time.held):
             self._decide(DeadlinesReached(self._env.definition.limits.sweep_limit))
             self._follow()
+        if self._lifecycle is not None and self._facts:
+            self._records.extend(self._lifecycle.records(self._facts, self.state))
         if positions or self.state.changed or self._records:
             await self._commit(positions)
         elif not (self._after or self._facts or self._pulled or self._outcomes):

@@ -44,6 +44,7 @@ class Application:
         deadline_grace_ms: int = 300_000,
         segments_max: int = 64,
         read_time: bool = False,
+        lifecycle: bool = True,
         step_loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.definition = definition
@@ -63,6 +64,7 @@ class Application:
             observer=self.tally,
             segments_max=segments_max,
             deadline_grace_ms=deadline_grace_ms,
+            lifecycle=lifecycle,
         )
         self.worker = Worker(self.environment)
         self.router = CompletionRouter(log, definition, self.tally, clock, read_time=read_time)

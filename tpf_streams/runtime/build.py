@@ -12,6 +12,7 @@ from tpf_streams.connectors.filesystem_publish import OnExisting
 from tpf_streams.connectors.filesystem_source import FilesystemSource
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.objects import ObjectSourceConfig, Quirks
+from tpf_streams.dsl.settings import Settings
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.ports import Clock, Log
 from tpf_streams.runtime.application import Application
@@ -47,8 +48,14 @@ def build(
         default_tenant=settings.required_text("pipeline.orchestrator.default-tenant"),
         deadline_grace_ms=settings.millis("await.deadline-grace"),
         read_time=settings.text("await.arrival-time") == "read",
+        lifecycle=writes_lifecycle(settings),
         step_loop=step_loop,
     )
+
+
+def writes_lifecycle(settings: Settings) -> bool:
+    """Whether what happens to executions is told on the lifecycle topic."""
+    return settings.flag("pipeline.telemetry.enabled") and settings.flag("pipeline.telemetry.replay.enabled")
 
 
 def retry_policy(loaded: LoadedPipeline) -> RetryPolicy:

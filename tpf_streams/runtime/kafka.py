@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,16 @@ async def open_kafka_client(loaded: LoadedPipeline, *, read_uncommitted: bool = 
     return client
 
 
+@asynccontextmanager
+async def open_history(loaded: LoadedPipeline) -> AsyncIterator[KafkaClient]:
+    """For who only looks: the application's topics as they are; none is created. Raises LogError, DefinitionError."""
+    client = await KafkaClient.open(kafka_settings(loaded.settings, loaded.definition.application_id))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
 def kafka_settings(settings: Settings, application_id: str, security: Mapping[str, Any] | None = None) -> KafkaSettings:
     """`security`: the client's arguments, where the settings do not say them. Raises DefinitionError for certificates
     that cannot be read."""
@@ -65,6 +76,8 @@ def kafka_settings(settings: Settings, application_id: str, security: Mapping[st
         create_topics=settings.flag("create-topics"),
         transaction_timeout_ms=settings.millis("kafka.transaction-timeout"),
         session_timeout_ms=settings.millis("kafka.session-timeout"),
+        lifecycle_ms=settings.millis("lifecycle.retention"),
+        lifecycle_bytes=settings.integer("lifecycle.retention-bytes"),
         security=_security(settings) if security is None else security,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,17 +19,26 @@ from tpf_streams.core.step import PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.settings_table import SETTINGS
 from tpf_streams.errors import LogError
-from tpf_streams.logs.local import LocalLog
+from tpf_streams.logs.local import LocalLog, Retention
 from tpf_streams.logs.local.directory import DataDirectory
 from tpf_streams.logs.memory import MemoryLog
-from tpf_streams.ports import Log, ReadableStore
+from tpf_streams.ports import InputRecord, Log, ReadableStore
 from tpf_streams.stores.rocksdb import RocksDbMemory, RocksDbStateStore, rocksdb_options
 
 RUN_FILE = "run.json"
 FORMAT = 1
 
 
-class ViewableLog(Log, Protocol):
+class Histories(Protocol):
+    """What reads a partition again, from an offset to its end of now."""
+
+    @property
+    def partitions(self) -> int: ...
+
+    def history(self, topic: str, partition: int, start: int = 0) -> AsyncIterator[list[InputRecord]]: ...
+
+
+class ViewableLog(Log, Histories, Protocol):
     """A log whose committed rows can be looked at without opening a task."""
 
     @property
@@ -103,6 +112,7 @@ def open_local_log(loaded: LoadedPipeline, data_dir: Path) -> LocalLog:
         identity=identity_of(loaded.definition),
         sync="commit" if settings.text("sync") == "commit" else "interval",
         memory_bytes=settings.integer("rocksdb.memory-bytes"),
+        lifecycle=Retention(settings.millis("lifecycle.retention"), settings.integer("lifecycle.retention-bytes")),
     )
 
 

@@ -15,10 +15,13 @@ from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.step import AnyStep, AwaitDefinition, PipelineDefinition
+from tpf_streams.engine.lifecycle import lifecycle_topic
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
 from tpf_streams.errors import JsonPolicyError, PayloadError, TpfError
 from tpf_streams.runtime.application import Application
+from tpf_streams.runtime.history import history_page
 from tpf_streams.runtime.open_log import ViewableLog
+from tpf_streams.runtime.replay import pipeline_part
 from tpf_streams.runtime.views import Answer, LogViews
 
 ENVELOPE_BYTES_MAX = 5 * 1024 * 1024
@@ -53,6 +56,7 @@ class Operator:
             "pending": self._pending,
             "complete": self._complete,
             "describe": self._describe,
+            "lifecycle": self._lifecycle,
         }
 
     async def answer(self, command: str, arguments: Mapping[str, Any]) -> Answer:
@@ -61,6 +65,8 @@ class Operator:
         if found is None:
             raise OperatorError(f"unknown command; known are {', '.join(self._commands)}")
         answer = await found(arguments)
+        if command == "lifecycle":
+            return answer  # from the log itself, whoever has the partition
         return {**answer, "unseenPartitions": list(self._log.unseen)} if self._log.unseen else answer
 
     async def _status(self, arguments: Mapping[str, Any]) -> Answer:
@@ -140,6 +146,14 @@ class Operator:
             return f"the conversion raised {type(error).__name__}"
         return None
 
+    async def _lifecycle(self, arguments: Mapping[str, Any]) -> Answer:
+        """One page of an execution's events; `known` says whether its row is here."""
+        execution_id, start = str(arguments.get("executionId") or ""), arguments.get("start", 0)
+        if not isinstance(start, int) or start < 0:
+            raise OperatorError("start: an offset is wanted, 0 or more")
+        page = await history_page(self._log, self._definition, execution_id, start)
+        return {**page, "known": self.views.execution(execution_id) is not None, **pipeline_part(self._definition)}
+
     async def _describe(self, arguments: Mapping[str, Any]) -> Answer:
         status = await self.views.status(0)
         ends = await self._log.end_offsets(topics_of(self._definition))
@@ -205,7 +219,8 @@ def resume_token(definition: PipelineDefinition, interaction: InteractionRecord)
 
 def topics_of(definition: PipelineDefinition) -> list[str]:
     """The application's own topics and those of its await steps."""
-    found = [events_topic(definition.application_id), dead_letters_topic(definition.application_id)]
+    own = (events_topic, dead_letters_topic, lifecycle_topic)
+    found = [topic(definition.application_id) for topic in own]
     for step in definition.steps:
         if isinstance(step, AwaitDefinition) and step.transport.type == "kafka":
             found += [step.transport.options[way]["topic"] for way in ("request", "response")]

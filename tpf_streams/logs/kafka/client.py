@@ -13,11 +13,12 @@ from aiokafka.errors import KafkaError
 
 from tpf_streams.errors import LogError
 from tpf_streams.logs.kafka.batches import BATCH_BYTES, send_records
+from tpf_streams.logs.kafka.history import history
 from tpf_streams.logs.kafka.reader import KafkaReader
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, RETRY_MS, KafkaSettings
 from tpf_streams.logs.kafka.stopping import stop
-from tpf_streams.logs.kafka.topics import TopicSpec, ensure_topics
-from tpf_streams.ports import Record, TopicPartition
+from tpf_streams.logs.kafka.topics import TopicSpec, describe, ensure_topics
+from tpf_streams.ports import InputRecord, Record, TopicPartition
 
 
 @contextlib.contextmanager
@@ -115,6 +116,25 @@ class KafkaClient:
             await reader.close()
             raise
         return reader
+
+    @property
+    def partitions(self) -> int:
+        """Of the application's internal topics."""
+        return self.settings.partitions
+
+    async def history(self, topic: str, partition: int, start: int = 0) -> AsyncIterator[list[InputRecord]]:
+        """The committed records of one partition from offset `start` to its end of now, in lots. Raises LogError."""
+        async with self.admin() as admin:
+            topics = await describe(admin, [topic])
+        if topic not in topics:
+            raise LogError(f"there is no topic {topic}: nothing of this application ran on that cluster")
+        count = topics[topic].partitions
+        if partition >= count:
+            raise LogError(
+                f"topic {topic} has {count} partitions and no {partition}: set topology.partitions to {count}"
+            )
+        async for found in history(self.settings, topic, partition, start):
+            yield found
 
     async def close(self) -> None:
         """Idempotent; never raises. Side by side, because each may last without its broker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from aiokafka import TopicPartition as KafkaPartition
@@ -24,7 +24,7 @@ from tpf_streams.logs.kafka.settings import KafkaSettings
 from tpf_streams.logs.kafka.stores import NoRows, OpenStore, TaskStore, TaskStores
 from tpf_streams.logs.kafka.task import CLIENT_FAILURES, KafkaTaskLog, TaskProducer
 from tpf_streams.logs.kafka.topics import TopicSpec, TopicUse, describe, internal_topics
-from tpf_streams.ports import Clock, ReadableStore, Record, TaskGroup, TopicPartition
+from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TaskGroup, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ class KafkaLog:
         self._written = [f"{settings.application_id}-dead-letters", *written]
         self._events = f"{settings.application_id}-events"
         self._changelog = f"{settings.application_id}-changelog"
+        self._lifecycle = f"{settings.application_id}-lifecycle"
         self._restorer = Restorer(client.consumer, self._changelog, clock.now_ms)
         self._membership = Membership(settings, self._events, settings.partitions)
         self._open: dict[int, KafkaTaskLog] = {}
@@ -79,7 +80,8 @@ class KafkaLog:
         """
         client = await KafkaClient.open(settings)
         try:
-            await client.ensure([*internal_topics(settings.application_id, settings.partitions), *topics])
+            internal = internal_topics(settings.application_id, settings.partitions, settings.lifecycle_kept)
+            await client.ensure([*internal, *topics])
             stores = TaskStores(data_dir, open_store)
         except BaseException:
             await client.close()
@@ -168,7 +170,7 @@ class KafkaLog:
         written = [
             TopicPartition(topic, each) for topic in self._written for each in await self._client.partitions_of(topic)
         ]
-        return [self._input(partition), *written]
+        return [self._input(partition), TopicPartition(self._lifecycle, partition), *written]
 
     async def _header(self, changelog: TopicPartition, producer: TaskProducer, own: int) -> tuple[Header, bool]:
         """What the changelog is, and whether it was begun just now. Read once a process."""
@@ -236,6 +238,10 @@ class KafkaLog:
 
     async def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         return await self._client.end_offsets(topics)
+
+    def history(self, topic: str, partition: int, start: int = 0) -> AsyncIterator[list[InputRecord]]:
+        """The committed records of one partition from offset `start` to its end of now, in lots. Raises LogError."""
+        return self._client.history(topic, partition, start)
 
     def store(self, partition: int) -> ReadableStore:
         """The rows of a partition of this worker, for views; of one that is elsewhere those that are followed."""

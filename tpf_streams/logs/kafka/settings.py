@@ -23,6 +23,7 @@ class KafkaSettings:
 
     `transaction_timeout_ms`: how long a frozen worker blocks readers of its outputs; `session_timeout_ms`: how long its
     partitions stay without an owner. `replication`: of topics created here, -1 for the broker's default.
+    `lifecycle_ms`, `lifecycle_bytes`: what is kept of each partition of the lifecycle topic, where it is created here.
     `readers_isolation`: of readers by group; read_uncommitted also gives what may never be committed.
     """
 
@@ -34,6 +35,8 @@ class KafkaSettings:
     transaction_timeout_ms: int = 10_000
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 30_000
+    lifecycle_ms: int = 7 * 24 * 3600 * 1000
+    lifecycle_bytes: int = 256 * 1024 * 1024
     readers_isolation: str = "read_committed"
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -41,6 +44,11 @@ class KafkaSettings:
     def connection(self) -> dict[str, Any]:
         """Arguments of every client."""
         return {"bootstrap_servers": self.bootstrap_servers, "retry_backoff_ms": RETRY_MS, **self.security}
+
+    @property
+    def lifecycle_kept(self) -> dict[str, str]:
+        """What the lifecycle topic is created with; an operator may change it later."""
+        return {"retention.ms": str(self.lifecycle_ms), "retention.bytes": str(self.lifecycle_bytes)}
 
     @property
     def membership(self) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class TopicSpec:
     compacted: bool = False
     retention_ms: int | None = None
     append_time: bool = False
+    created_with: Mapping[str, str] = field(default_factory=dict)
+    """Settings that an operator may change later: they are not checked."""
 
     @property
     def config(self) -> dict[str, str]:
@@ -74,7 +76,7 @@ class TopicSpec:
                 config["retention.ms"] = str(max(self.retention_ms, KEPT_MS))
         if self.append_time:
             config["message.timestamp.type"] = APPEND_TIME
-        return config
+        return {**config, **self.created_with}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class FoundTopic:
         return int(self.config.get(key, default))
 
 
-def internal_topics(application_id: str, partitions: int) -> list[TopicSpec]:
+def internal_topics(
+    application_id: str, partitions: int, lifecycle_kept: Mapping[str, str] | None = None
+) -> list[TopicSpec]:
     """The engine's own topics. `events` has no time retention: what a long outage left unread must still be there."""
 
     def spec(name: str, count: int, **how: Any) -> TopicSpec:
@@ -97,6 +101,7 @@ def internal_topics(application_id: str, partitions: int) -> list[TopicSpec]:
     return [
         spec("events", partitions, retention_ms=FOR_EVER, append_time=True),
         spec("changelog", partitions, compacted=True),
+        spec("lifecycle", partitions, created_with=lifecycle_kept or {}),
         spec("dead-letters", 1),
     ]
 

@@ -15,6 +15,7 @@ from tpf_streams.errors import LogCorruptError, LogError, LogFailedError, LogMis
 from tpf_streams.logs.groups import ReaderGroup
 from tpf_streams.logs.local import keys
 from tpf_streams.logs.local.partition import LocalPartition
+from tpf_streams.logs.local.retention import Retention, Stretches
 from tpf_streams.logs.local.store import JournalStore
 from tpf_streams.logs.partitioning import partition_of
 from tpf_streams.logs.waiting import wake
@@ -32,7 +33,13 @@ class Journal:
     """All state of one local log. Lives in one event loop."""
 
     def __init__(
-        self, store: JournalStore, clock: Clock, partitions: int, counts: Mapping[str, int], keep: frozenset[str]
+        self,
+        store: JournalStore,
+        clock: Clock,
+        partitions: int,
+        counts: Mapping[str, int],
+        keep: frozenset[str],
+        retained: Mapping[str, Retention] | None = None,
     ) -> None:
         self.store = store
         self.topics: dict[str, list[LocalPartition]] = {}
@@ -43,6 +50,8 @@ class Journal:
         self._now_ms = 0
         self._counts = counts
         self._keep = keep
+        self._retained = retained or {}
+        self._stretches: dict[LocalPartition, Stretches] = {}
         self._failure: str | None = None
         # Facts that join the next batch: a topic's number must hold with the first key that uses it.
         self._unsaved: dict[bytes, bytes | None] = {}
@@ -58,7 +67,13 @@ class Journal:
             number = len(self.topics)
             self._unsaved[keys.TOPICS + name.encode()] = keys.TOPIC.pack(number, count)
             found = self.topics[name] = [LocalPartition(self.store, name, number, index) for index in range(count)]
+            self._retain(name)
         return found
+
+    def _retain(self, name: str) -> None:
+        if name in self._retained:
+            for part in self.topics[name]:
+                self._stretches[part] = Stretches(self.store, part, self._retained[name])
 
     def group(self, name: str, partitions: Sequence[LocalPartition]) -> ReaderGroup:
         """A reader group, from now on a consumer of `partitions`."""
@@ -88,11 +103,15 @@ class Journal:
             for record in mine:
                 batch[prefix + pack(offset)] = keys.encode_record(record, now_ms)
                 offset += 1
+            if part in self._stretches:
+                self._note(part, offset - len(mine), offset, batch)
         self._store_write(batch)
         self._unsaved.clear()
         ranges = [(part, mine, part.next) for part, mine in appended.items()]
         for part, mine in appended.items():
             part.next += len(mine)
+            if part in self._stretches:
+                self._forget(part)
         return lambda: _publish(ranges, now_ms)
 
     def move_task(self, task: int, positions: Mapping[TopicPartition, int], batch: dict[bytes, bytes | None]) -> None:
@@ -149,6 +168,18 @@ class Journal:
                 mine.append(record)
         return routed
 
+    def _note(self, part: LocalPartition, start: int, end: int, batch: dict[bytes, bytes | None]) -> None:
+        for offset in range(start, end):
+            key = part.key(offset)
+            size = len(key) + len(batch[key] or b"")
+            self._stretches[part].append(size, offset, self._now_ms, batch)
+
+    def _forget(self, part: LocalPartition) -> None:
+        try:
+            self._stretches[part].trim(self._now_ms)
+        except LogError as error:
+            raise self.fail(error) from error
+
     def _store_write(self, batch: Mapping[bytes, bytes | None]) -> None:
         try:
             self.store.write(batch)
@@ -184,6 +215,7 @@ class Journal:
             for part in parts:
                 addresses[part.address] = part
                 self._now_ms = max(self._now_ms, part.load())
+            self._retain(name)
         if sorted(number for number, _ in stored.values()) != list(range(len(stored))):
             raise LogCorruptError("topics are missing in the journal: records would be written over others")
         for key, value in self._range(keys.POSITIONS):

@@ -7,6 +7,7 @@
     P task number partition              input position of a task
     I task                               incarnation of a task
     G group NUL number partition         position of a reader group
+    S number partition offset            a full stretch of a topic with a retention: its last time, its bytes
 
 Integers are big-endian, so that byte order is numeric order and a range is a scan.
 """
@@ -27,6 +28,7 @@ POSITIONS = b"P"
 INCARNATIONS = b"I"
 GROUPS = b"G"
 RECORDS = b"L"
+SEGMENTS = b"S"
 
 U16 = struct.Struct(">H")
 U64 = struct.Struct(">Q")

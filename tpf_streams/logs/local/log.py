@@ -8,9 +8,10 @@ are read again.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -21,12 +22,15 @@ from tpf_streams.logs.groups import GroupReader
 from tpf_streams.logs.local import keys
 from tpf_streams.logs.local.directory import DataDirectory, Marker
 from tpf_streams.logs.local.journal import TASK, Journal, read_header
+from tpf_streams.logs.local.retention import Retention
 from tpf_streams.logs.local.store import JournalStore, OpenStore, TaskRows
 from tpf_streams.logs.local.syncer import Syncer, SyncMode
 from tpf_streams.logs.local.task import LocalTaskLog
 from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TaskGroup, TopicPartition
 
 READ_CHUNK = 1_000
+HISTORY_CHUNK = 16
+"""Records of a history may be near a MiB each."""
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
 
 
@@ -58,9 +62,11 @@ class LocalLog:
         sync: SyncMode = "commit",
         sync_interval_ms: int = 100,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        lifecycle: Retention | None = None,
         clock: Clock | None = None,
     ) -> LocalLog:
         """Claim and open a data directory. `topics`: partition counts other than 1. `keep`: topics never trimmed.
+        `lifecycle`: what is kept of the lifecycle topic, which nobody need consume.
 
         `identity` stands for what ids are made of; another one than the first is refused, because the same work would
         come under new ids and be done again. Empty: not known, not compared.
@@ -74,8 +80,9 @@ class LocalLog:
             store = open_store(directory.database, memory_bytes)
             wanted = {"application": application_id, "partitions": partitions, "identity": identity}
             epoch = _identify(directory, store, wanted)
-            counts = {**(topics or {}), events: partitions}
-            journal = Journal(store, clock or SystemClock(), partitions, counts, frozenset(keep))
+            retained = {f"{application_id}-lifecycle": lifecycle or Retention()}
+            counts = {**(topics or {}), events: partitions, **dict.fromkeys(retained, partitions)}
+            journal = Journal(store, clock or SystemClock(), partitions, counts, frozenset(keep), retained)
             for part in journal.topic(events):
                 task = part.name.partition
                 part.pass_floor(TASK, journal.positions[task].get(part.name, 0))
@@ -150,6 +157,18 @@ class LocalLog:
                     break
                 left = None if left is None else left - len(found)
                 yield from found
+
+    async def history(self, topic: str, partition: int, start: int = 0) -> AsyncIterator[list[InputRecord]]:
+        """The records of one partition from offset `start` to its end of now, in lots; others get their turn."""
+        part = self.journal.topic(topic)[partition]
+        offset, end = max(start, part.start), part.end
+        while offset < end:
+            self._check()
+            found, offset = part.fetch(offset, min(HISTORY_CHUNK, end - offset))
+            if not found:
+                return
+            yield found
+            await asyncio.sleep(0)
 
     def store(self, partition: int) -> ReadableStore:
         """The rows of a partition, for views."""

@@ -6,7 +6,7 @@ may raise although the turn holds, aborted records leave holes in the offsets, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from tpf_streams.errors import LogError
@@ -52,7 +52,8 @@ class MemoryLog:
         self.sync_interval_ms = sync_interval_ms
         self.faults = faults
         self.fence_at_commit_only = fence_at_commit_only
-        self._state = MemoryState(partitions, {**(topics or {}), self.events_topic: partitions})
+        internal = dict.fromkeys((self.events_topic, f"{application_id}-lifecycle"), partitions)
+        self._state = MemoryState(partitions, {**(topics or {}), **internal})
         self._open: dict[int, MemoryTaskLog] = {}
         self._synced_ms = self.clock.now_ms()
 
@@ -108,6 +109,10 @@ class MemoryLog:
                 if record is not None:
                     yield record
                     left = None if left is None else left - 1
+
+    async def history(self, topic: str, partition: int, start: int = 0) -> AsyncIterator[list[InputRecord]]:
+        """The records of one partition from offset `start` to its end of now, in lots."""
+        yield self._state.topic(topic)[partition].fetch(start, 2**63 - 1)[0]
 
     async def close(self) -> None:
         for task in list(self._open.values()):
