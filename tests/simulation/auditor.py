@@ -75,7 +75,7 @@ class Auditor:
         for execution_id in touched:
             self._window_kept(execution_id)
             self._ended_owes_nothing(execution_id)
-        self._sessions_end(partition, {row.execution_id for row in before.values()})
+        self._sessions_end(partition, {row.execution_id: row.stream for row in before.values()})
         self._gates(changes, {row.execution_id: row for row in before.values()})
 
     # --- single rows --------------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ class Auditor:
         if [(execution.await_unit_id, execution.current_step_index)] * waits != opened:
             raise Violation(f"{execution} has {opened} open")
 
-    def _sessions_end(self, partition: int, known: set[str]) -> None:
-        """A session that is cancelled goes on by the durable path."""
+    def _sessions_end(self, partition: int, known: dict[str, int]) -> None:
+        """A session that is cancelled goes on by the durable path; the next stream of its execution is another one."""
         read = self._log.task_positions(partition).get(TopicPartition(self._log.events_topic, partition), 0)
         for cancel in list(self.session_cancels):
             home, offset, execution_id = cancel
@@ -267,7 +267,7 @@ class Auditor:
                 continue
             self.session_cancels.remove(cancel)
             sessions = self.shadow.of_execution(b"s", execution_id)
-            if execution_id in known and sessions and sessions[0].live:
+            if sessions and sessions[0].live and known.get(execution_id) == sessions[0].stream:
                 raise Violation(f"a cancelled session is live: {sessions[0]}")
 
     def _gates(self, changes: list[Change], before: dict[str, SessionRecord]) -> None:
