@@ -16,6 +16,13 @@ from tpf_streams.dsl.written import PipelineDocument, Placed, from_python
 from tpf_streams.ports import StepKind
 
 VERSION = 3
+_SHAPES = {
+    (False, False): None,
+    (False, True): "EXPANSION",
+    (True, False): "REDUCTION",
+    (True, True): "MANY_TO_MANY",
+}
+"""What a step is by its annotations: whether it takes many, and whether it gives many."""
 
 
 class DeclaredSteps:
@@ -35,8 +42,9 @@ class DeclaredSteps:
         step["input"] = self._type(name, "input", keys.get("input", signature.input))
         step["output"] = self._type(name, "output", keys.get("output", signature.output))
         generates = signature.kind in (StepKind.GENERATOR, StepKind.ASYNC_GENERATOR) or is_many(signature.output)
-        if generates:
-            step.setdefault("cardinality", "EXPANSION")
+        shape = _SHAPES[is_many(signature.input), generates]
+        if shape is not None:
+            step.setdefault("cardinality", shape)
         code = getattr(function, "__code__", None)
         self._add(step, code.co_filename if code else "", code.co_firstlineno if code else 0)
         self.functions[name] = function
