@@ -12,7 +12,7 @@ SECRET := $(DEMO)/data/resume-token.secret
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo lint format test test-slow test-broker bench simulate soak clean
+.PHONY: help venv demo lint docs format test test-slow test-broker bench simulate soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ lint: $(INSTALLED) ## ruff, mypy and the import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+docs: $(INSTALLED) ## write the tables of README and the JSON Schema anew from the code
+	$(BIN)/python -m tests.architecture.generated
 
 format: $(INSTALLED) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix

@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import traceback
-from typing import NoReturn
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -17,6 +18,7 @@ from tpf_streams.cli.pending import pending
 from tpf_streams.cli.provider import provider
 from tpf_streams.cli.replay import replay
 from tpf_streams.cli.run import STEP_THREADS, run
+from tpf_streams.cli.schema import schema
 from tpf_streams.cli.status import status
 from tpf_streams.cli.validate import validate
 
@@ -35,8 +37,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (validate, run, status, pending, complete, replay, describe, provider):
+for command in (validate, run, status, pending, complete, replay, describe, provider, schema):
     app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tpf-streams {version('tpf_streams')}")
+        raise typer.Exit(Exit.OK)
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """What stands before every command."""
 
 
 def main() -> None:

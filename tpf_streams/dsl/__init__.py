@@ -7,8 +7,9 @@ JSON and Python (`types`, `codecs`). Every problem names file, line and key, and
 """
 
 from tpf_streams.dsl.bindings import StepBinding, bind
+from tpf_streams.dsl.keys_objects import OnExisting, Quirks
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline, read_outline
-from tpf_streams.dsl.objects import ObjectPublishConfig, ObjectSourceConfig, OnExisting, Quirks
+from tpf_streams.dsl.objects import ObjectPublishConfig, ObjectSourceConfig
 from tpf_streams.dsl.settings import Settings, settings_table_markdown
 from tpf_streams.dsl.types import TypeRegistry
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
-from tpf_streams.dsl.document import ListNode, Node, TextNode
+from tpf_streams.dsl.document import ListNode, MapNode, Node, TextNode
+from tpf_streams.dsl.keys import NAME
+from tpf_streams.dsl.keys_root import ARM
 from tpf_streams.dsl.report import one_of, shown, suggestion
 from tpf_streams.dsl.scalars import SCALARS
 from tpf_streams.dsl.section import Section
 from tpf_streams.dsl.shapes import FieldSpec, RecordType, UnionType
 from tpf_streams.dsl.types import TypeRegistry
 
-VERSIONS = (2, 3)
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+NESTED_MAX = 32
+"""Types inside types. A payload may be nested 64 deep (contract 0.6), arms of unions included."""
+FIELDS_MAX = 1_000
+_NAME = re.compile(NAME)
 
 
 def read_types(root: Section, version: int) -> TypeRegistry:
@@ -49,16 +53,22 @@ def _bodies(root: Section, name: str) -> list[tuple[str, Section]]:
     parent = root.section(name)
     found = list(parent.sections()) if parent else []
     for type_name, body in found:
-        if not _NAME.fullmatch(type_name) or type_name in SCALARS:
-            body.report.problem(body.file, body.line, body.path, "a type name is a letter, then letters and digits")
+        wrong = "is the name of a scalar" if type_name in SCALARS else ""
+        if not _NAME.fullmatch(type_name):
+            wrong = "a type name is a letter, then letters, digits and underscores"
+        if wrong:
+            body.report.problem(body.file, body.line, body.path, wrong)
     return found
 
 
 def _fields(body: Section, declared: list[str]) -> tuple[FieldSpec, ...]:
-    node = body.value("fields", required=True)
+    node = body.value("fields")
     if not isinstance(node, ListNode):
-        if node is not None:
-            body.problem("fields", "must be a list of [name, type]")
+        if node is not None or not body.has("fields"):
+            body.problem("fields", "must be a list of [name, type]" if node else "missing, and required")
+        return ()
+    if len(node.items) > FIELDS_MAX:
+        body.problem("fields", f"{len(node.items)} fields; at most {FIELDS_MAX} are allowed")
         return ()
     found: dict[str, FieldSpec] = {}
     for item in node.items:
@@ -71,8 +81,9 @@ def _fields(body: Section, declared: list[str]) -> tuple[FieldSpec, ...]:
 
 
 def _field(body: Section, item: Node, declared: list[str]) -> FieldSpec | None:
-    parts = [it.text for it in item.items if isinstance(it, TextNode)] if isinstance(item, ListNode) else []
-    wrong = _wrong_field(parts, declared)
+    written = item.items if isinstance(item, ListNode) else ()
+    parts = [it.text for it in written if isinstance(it, TextNode) and not it.is_null]
+    wrong = _wrong_field(parts if len(parts) == len(written) else [], declared)
     if wrong:
         _at(body, item, wrong)
         return None
@@ -96,7 +107,7 @@ def _at(body: Section, item: Node, message: str) -> None:
 
 
 def _arms(body: Section, records: list[str]) -> dict[str, str]:
-    variants = body.section("variants", required=True)
+    variants = body.section("variants")
     arms: dict[str, str] = {}
     if variants is None:
         return arms
@@ -118,29 +129,39 @@ def _arms(body: Section, records: list[str]) -> dict[str, str]:
 
 
 def _arm(variants: Section, arm: str) -> str | None:
-    if not isinstance(variants.node.entries[arm].node, TextNode):
-        inner = variants.section(arm)
-        kind = inner.text("type", required=True) if inner else None
-        if inner:
-            inner.finish()
-        return kind
-    return variants.text(arm)
+    node = variants.value(arm)
+    if not isinstance(node, MapNode):
+        return variants.text(arm)
+    inner = Section(variants.report, variants.file, node, ARM, variants.key(arm), variants.line_of(arm))
+    kind = inner.text("type")
+    inner.finish()
+    return kind
 
 
 def _refuse_cycles(types: TypeRegistry, bodies: dict[str, Section]) -> None:
-    """A type that contains itself can have no finite value, since fields are required."""
-    done: set[str] = set()
+    """A type that contains itself can have no finite value, since fields are required; one nested too deep has none
+    that the JSON policy takes. Either loses its fields, or whatever follows types down would not come back."""
+    depths: dict[str, int] = {}
 
-    def visit(name: str, path: tuple[str, ...]) -> None:
+    def depth(name: str, path: tuple[str, ...]) -> int:
         if name in path:
-            bodies[name].problem("fields", f"{name} contains itself: {' -> '.join([*path[path.index(name) :], name])}")
-            done.update(path)
-        if name in done:
-            return
-        for field in types.records[name].fields:
-            for inner in types.concrete(field.type) if field.type in types else ():
-                visit(inner, (*path, name))
-        done.add(name)
+            return _refuse(name, f"{name} contains itself: {' -> '.join([*path[path.index(name) :], name])}")
+        if len(path) >= NESTED_MAX:
+            return _refuse(name, f"{path[0]} nests types more than {NESTED_MAX} deep")
+        if name not in depths:
+            fields = types.records[name].fields
+            inner = [kind for field in fields if field.type in types for kind in types.concrete(field.type)]
+            deepest = max((depth(kind, (*path, name)) for kind in dict.fromkeys(inner)), default=0)
+            depths.setdefault(name, 1 + deepest)
+            if depths[name] > NESTED_MAX:
+                _refuse(name, f"{name} nests types more than {NESTED_MAX} deep")
+        return depths[name]
+
+    def _refuse(name: str, message: str) -> int:
+        bodies[name].problem("fields", message)
+        types.records[name] = RecordType(name, ())
+        depths[name] = 0
+        return 0
 
     for name in types.records:
-        visit(name, ())
+        depth(name, ())

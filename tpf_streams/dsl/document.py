@@ -16,11 +16,14 @@ import yaml
 from tpf_streams.dsl.report import Report, shown
 from tpf_streams.errors import DefinitionError, Problem
 
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = 256 * 1024
+"""Thousands of lines, and read in half a second: the parser is plain Python."""
 MAX_DEPTH = 32
-MAX_NODES = 20_000
+MAX_NODES = 10_000
 """Nodes after aliases are followed: a page of nested anchors can stand for billions."""
 
+MERGE = "<<"
+"""The key of YAML 1.1 that takes the keys of other mappings in."""
 _PLAIN_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", "!"}
 
 
@@ -71,7 +74,7 @@ def read_text(path: Path, shown_as: str) -> str:
     except OSError as error:
         raise _refusal(shown_as, 0, f"cannot be read: {error.strerror or type(error).__name__}") from error
     if len(raw) > MAX_BYTES:
-        raise _refusal(shown_as, 0, f"larger than {MAX_BYTES} bytes")
+        raise _refusal(shown_as, 1, f"larger than {MAX_BYTES} bytes, the most that is read")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -84,22 +87,44 @@ def parse_yaml(text: str, shown_as: str, report: Report) -> MapNode:
 
     Raises DefinitionError: not YAML, more or less than one document, not a mapping, a tag, too deep, too many nodes.
     """
-    builder = _Builder(shown_as, report)
-    try:
-        root = builder.document(yaml.parse(text, Loader=yaml.SafeLoader))
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise _refusal(shown_as, line, "a control character, which YAML does not allow") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise _refusal(shown_as, mark.line + 1 if mark else 0, f"not YAML: {error.problem}") from error
+    root = _Builder(shown_as, report).document(_events(text, shown_as))
     if not isinstance(root, MapNode):
         raise _refusal(shown_as, root.line, "the file must be one mapping of keys to values")
     return root
 
 
+def _events(text: str, shown_as: str) -> Iterator[yaml.Event]:
+    """What the parser sees, its errors as DefinitionError."""
+    parser: yaml.SafeLoader | None = None
+    try:
+        parser = yaml.SafeLoader(text)
+        while parser.check_event():
+            event: yaml.Event = parser.get_event()  # type: ignore[no-untyped-call]
+            yield event
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _refusal(shown_as, line, "a control character, which YAML does not allow") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _refusal(shown_as, mark.line + 1 if mark else 1, f"not YAML: {error.problem}{_hint(error)}") from error
+    except (ValueError, OverflowError) as error:  # of chr(), for an escape like \UFFFFFFFF
+        line = parser.line + 1 if parser else 1
+        raise _refusal(shown_as, line, "not YAML: an escape that stands for no character") from error
+    finally:
+        if parser is not None:
+            parser.dispose()
+
+
+def _hint(error: yaml.MarkedYAMLError) -> str:
+    return "; indent with blanks, not tabs" if "'\\t'" in str(error.problem) else ""
+
+
 def _refusal(file: str, line: int, message: str) -> DefinitionError:
     return DefinitionError([Problem(file, line, "file", message)])
+
+
+def _is_text(value: str) -> bool:
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _line(event: yaml.Event) -> int:
@@ -146,6 +171,8 @@ class _Builder:
             raise _refusal(self._file, line, f"tag {shown(tag)}: tags are not allowed, write the plain value")
         self._count(1, line)
         if isinstance(event, yaml.ScalarEvent):
+            if not _is_text(event.value):
+                raise _refusal(self._file, line, "half of a surrogate pair, which no UTF-8 text can hold")
             return TextNode(event.value, line, event.style is None and tag is None)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._list(line, depth)
@@ -180,7 +207,19 @@ class _Builder:
                 continue
             entries[key.text] = Entry(_line(event), value)
             size += key.size + value.size
-        return MapNode(entries, line, size)
+        merge = entries.pop(MERGE, None)
+        return MapNode(self._taken_in(merge) | entries if merge else entries, line, size)
+
+    def _taken_in(self, merge: Entry) -> dict[str, Entry]:
+        """What `<<` brings, from one mapping or a list of them; of one key the first that has it counts."""
+        found = merge.node.items if isinstance(merge.node, ListNode) else (merge.node,)
+        taken: dict[str, Entry] = {}
+        for node in found:
+            if isinstance(node, MapNode):
+                taken = node.entries | taken
+            else:
+                self._report.problem(self._file, merge.line, MERGE, "takes in a mapping, as *name, or a list of them")
+        return taken
 
     def _count(self, nodes: int, line: int) -> None:
         self._built += nodes

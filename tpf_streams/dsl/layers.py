@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tpf_streams.dsl.document import ListNode, MapNode, Node, TextNode, parse_yaml, read_text
 from tpf_streams.dsl.report import Report
+from tpf_streams.dsl.setting import Kind
 from tpf_streams.dsl.settings_table import SETTINGS
 
 ENVIRONMENT = "environment"
@@ -81,21 +82,29 @@ def from_node(node: MapNode, file: str, rank: Rank, report: Report, path: str = 
         if isinstance(entry.node, MapNode):
             given += from_node(entry.node, file, rank, report, key)
             continue
-        text = _flat(entry.node)
+        text = _flat(entry.node, key)
         if text is None:
-            report.problem(file, entry.line, key, "must be one value, or a list of texts without commas")
+            report.problem(file, entry.line, key, f"{_wanted(key)} is wanted")
         else:
             given.append(Given(key, text, rank, file, entry.line))
     return given
 
 
-def _flat(node: Node) -> str | None:
+def _flat(node: Node, key: str) -> str | None:
     if isinstance(node, TextNode):
         return "" if node.is_null else node.text
-    if not isinstance(node, ListNode):
+    if not isinstance(node, ListNode) or not _may_be_list(key):
         return None
     items = [item.text for item in node.items if isinstance(item, TextNode) and "," not in item.text]
     return ",".join(items) if len(items) == len(node.items) else None
+
+
+def _may_be_list(key: str) -> bool:
+    return key not in SETTINGS or SETTINGS[key].kind in (Kind.TEXT, Kind.TEXTS, Kind.SECRETS)
+
+
+def _wanted(key: str) -> str:
+    return "one value, or a list of texts without commas," if _may_be_list(key) else "one value"
 
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")

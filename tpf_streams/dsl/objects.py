@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from tpf_streams.core.step import OnRowError
-from tpf_streams.dsl.document import Entry, TextNode
+from tpf_streams.dsl.keys_objects import IDENTITY_FIELDS, OnExisting, Quirks
 from tpf_streams.dsl.report import one_of, shown, suggestion
 from tpf_streams.dsl.section import Section
 from tpf_streams.dsl.settings import Settings
@@ -18,20 +18,7 @@ from tpf_streams.dsl.settings import Settings
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
-POLL_INTERVAL_MS = 10_000
-BATCH_SIZE = 50
-IDENTITY_FIELDS = ("provider", "container", "key", "etag")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-
-
-class OnExisting(StrEnum):
-    VERSION = "version"
-    FAIL = "fail"
-
-
-class Quirks(StrEnum):
-    NONE = "none"
-    REFERENCE = "reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +49,6 @@ class ObjectPublishConfig:
     directory: Path
     key_template: str
     content_type: str
-    max_open_groups: int
     on_existing: OnExisting
     quirks: Quirks
     provider: str = "filesystem"
@@ -87,13 +73,13 @@ def read_endpoint(root: Section, name: str, target_key: str, carries: str, unsup
     section = root.section(name)
     if section is None:
         return None
-    section.forbid(unsupported, "checkpoint handoff between pipelines is not supported yet")
-    target = section.text(target_key, required=not section.has(unsupported))
+    target = section.text(target_key)
+    if not section.has(target_key) and not section.has(unsupported):
+        section.problem(target_key, "missing, and required")
     body = section.section(carries)
     type_name = class_path = None
     if body is not None:
         class_path, type_name = body.text("type"), body.text("typeName")
-        body.unused("mapper", "objects are read and written by steps and the publisher")
         body.finish()
     section.finish()
     return Endpoint(target, section, body or section, type_name, class_path) if target else None
@@ -109,17 +95,8 @@ def read_source(root: Section, used: Endpoint | None, settings: Settings, base: 
 def read_publish(root: Section, used: Endpoint | None, settings: Settings, base: Path) -> ObjectPublishConfig | None:
     """The publish that `output.to` names; every declared one is checked. `publish.topic` is a setting, read before."""
     parent = root.section("publish")
-    if parent is not None and publish_topic(parent) is not None:
-        entries = {name: entry for name, entry in parent.node.entries.items() if name != "topic"}
-        parent = Section(parent.report, parent.file, replace(parent.node, entries=entries), parent.path, parent.line)
     found = {name: _publish(name, body, settings, base) for name, body in parent.sections()} if parent else {}
     return _chosen(parent, found, used, "to")
-
-
-def publish_topic(publish: Section) -> Entry | None:
-    """The entry of `publish.topic`, where that is a topic's name and not a publish called topic."""
-    entry = publish.node.entries.get("topic")
-    return entry if entry is not None and isinstance(entry.node, TextNode) else None
 
 
 def _chosen(parent: Section | None, found: dict[str, T], used: Endpoint | None, key: str) -> T | None:
@@ -137,10 +114,7 @@ def _chosen(parent: Section | None, found: dict[str, T], used: Endpoint | None, 
 def _source(name: str, body: Section, settings: Settings, base: Path) -> ObjectSourceConfig:
     _kind(body)
     root, directory = _root(body, base)
-    location = body.section("location")
-    prefix = (location.raw_text("prefix") if location else None) or ""
-    if location and _leaves(prefix):
-        location.problem("prefix", "must stay inside the root")
+    prefix = _prefix(body)
     include, exclude = _filter(body)
     enabled, interval, batch = _poll(body)
     encoding, on_row_error = _reading(body, settings)
@@ -152,18 +126,24 @@ def _source(name: str, body: Section, settings: Settings, base: Path) -> ObjectS
 
 
 def _kind(body: Section) -> None:
-    body.word("kind", ["object"], required=True)
-    body.word("provider", ["filesystem"], required=True)
-    body.unused("mapper", "objects are read and written by steps and the publisher")
+    body.word("kind")
+    body.word("provider")
 
 
 def _root(body: Section, base: Path) -> tuple[str, Path]:
-    location = body.section("location", required=True)
-    root = location.text("root", required=True) if location else None
+    location = body.section("location")
+    root = location.text("root") if location else None
     if location:
-        location.has("prefix")
         location.finish()
     return root or "", base / (root or "")
+
+
+def _prefix(body: Section) -> str:
+    location = body.section("location")
+    prefix = location.raw_text("prefix") if location else ""
+    if location and _leaves(prefix):
+        location.problem("prefix", "must stay inside the root")
+    return prefix
 
 
 def _leaves(key: str) -> bool:
@@ -171,44 +151,39 @@ def _leaves(key: str) -> bool:
 
 
 def _filter(body: Section) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    section = body.section("filter")
-    if section is None:
-        return ("*",), ()
+    section = body.inner("filter")
     include, exclude = section.texts("include"), section.texts("exclude")
     section.finish()
-    return tuple(include or ["*"]), tuple(exclude or [])
+    return tuple(include or []), tuple(exclude or [])
 
 
 def _poll(body: Section) -> tuple[bool, int, int]:
-    section = body.section("poll")
-    if section is None:
-        return True, POLL_INTERVAL_MS, BATCH_SIZE
-    body.note("poll", "workers look at the source so often; a run lists it once, object by object")
-    enabled, interval = section.flag("enabled"), section.duration_ms("interval")
-    batch = section.integer("batchSize", 1, 100_000)
+    section = body.inner("poll")
+    if body.has("poll"):
+        body.note("poll", "workers look at the source so often; a run lists it once, object by object")
+    enabled, interval, batch = section.flag("enabled"), section.duration_ms("interval"), section.integer("batchSize")
     section.finish()
-    return enabled is not False, interval or POLL_INTERVAL_MS, batch or BATCH_SIZE
+    return enabled is not False, interval or 0, batch or 0
 
 
 def _identity(body: Section) -> tuple[str, ...]:
     """Content is part of a file's identity (contract 0.23), so `etag` may not be left out."""
-    section = body.section("identity")
-    fields = section.texts("fields") if section else None
-    if section is not None:
-        unknown = [field for field in fields or [] if field not in IDENTITY_FIELDS]
-        if unknown:
-            section.problem("fields", f"{shown(unknown[0])}: allowed are {one_of(IDENTITY_FIELDS)}")
-        elif fields and not {"key", "etag"} <= set(fields):
-            section.problem("fields", "key and etag must be among them: a file is its name and its content")
-        section.finish()
-    return tuple(fields or IDENTITY_FIELDS)
+    section = body.inner("identity")
+    fields = section.texts("fields") or []
+    unknown = [field for field in fields if field not in IDENTITY_FIELDS]
+    if unknown:
+        section.problem("fields", f"{shown(unknown[0])}: allowed are {one_of(IDENTITY_FIELDS)}")
+    elif fields and not {"key", "etag"} <= set(fields):
+        section.problem("fields", "key and etag must be among them: a file is its name and its content")
+    section.finish()
+    return tuple(fields)
 
 
 def _reading(body: Section, settings: Settings) -> tuple[str, OnRowError]:
     payload = body.section("payload")
     encoding = None
     if payload:
-        payload.word("mode", ["reference"])
+        payload.word("mode")
         encoding = payload.text("encoding")
     if settings.above_pipeline("encoding") or encoding is None:
         encoding = settings.required_text("encoding")
@@ -225,22 +200,16 @@ def _reading(body: Section, settings: Settings) -> tuple[str, OnRowError]:
 def _publish(name: str, body: Section, settings: Settings, base: Path) -> ObjectPublishConfig:
     _kind(body)
     root, directory = _root(body, base)
-    naming, payload, grouping = body.section("naming"), body.section("payload"), body.section("grouping")
-    template = (naming.text("keyTemplate") if naming else None) or "{groupKey}.out"
-    if naming:
+    naming, payload, grouping = body.inner("naming"), body.inner("payload"), body.inner("grouping")
+    template, content_type = naming.text("keyTemplate"), payload.word("contentType")
+    if template is not None:
         _check_template(naming, template)
-        naming.finish()
-    content_type = (payload.word("contentType", ["text/csv"]) if payload else None) or "text/csv"
-    if payload:
-        payload.finish()
-    groups = (grouping.integer("maxOpenGroups", 1, 1024) if grouping else None) or 1
-    if grouping:
-        grouping.unused("maxOpenGroups", "each execution writes its own object, from its first row to its last")
-        grouping.finish()
+    for section in (naming, payload, grouping):
+        section.finish()
     on_existing = _effective(settings, "onExisting", body.choice("onExisting", OnExisting), OnExisting)
     quirks = _effective(settings, "quirks", body.choice("quirks", Quirks), Quirks)
     body.finish()
-    return ObjectPublishConfig(name, root, directory, template, content_type, groups, on_existing, quirks)
+    return ObjectPublishConfig(name, root, directory, template or "", content_type or "", on_existing, quirks)
 
 
 def _check_template(naming: Section, template: str) -> None:

@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpf_streams.dsl.declarations import VERSIONS, read_types
-from tpf_streams.dsl.document import ListNode, MapNode, TextNode
+from tpf_streams.dsl.declarations import read_types
+from tpf_streams.dsl.document import ListNode, MapNode
+from tpf_streams.dsl.keys_root import ROOT, VERSIONS
 from tpf_streams.dsl.layers import Given, Rank, from_environ, from_file, from_node, from_overrides
 from tpf_streams.dsl.naming import kebab_case
 from tpf_streams.dsl.objects import (
     Endpoint,
     ObjectPublishConfig,
     ObjectSourceConfig,
-    publish_topic,
     read_endpoint,
     read_publish,
     read_source,
 )
-from tpf_streams.dsl.report import Report, shown
-from tpf_streams.dsl.section import Section
+from tpf_streams.dsl.report import Report
+from tpf_streams.dsl.section import Section, table_of
 from tpf_streams.dsl.settings import Settings, resolve
 from tpf_streams.dsl.steps import ParsedStep, read_step
 from tpf_streams.dsl.type_names import TypeNames
@@ -29,17 +29,6 @@ from tpf_streams.dsl.written import PipelineDocument
 from tpf_streams.errors import DefinitionError
 
 PROPERTIES = "application.properties"
-_UNUSED_ROOT_KEYS = {
-    "basePackage": "it names Java packages; types go by their declared names",
-    "runtimeLayout": "one process runs the whole pipeline",
-    "aspects": "aspects of the reference do not exist here",
-    "contract": "there is no contract check between releases",
-}
-_ROOT_SETTINGS = {
-    "transport": "pipeline.transport",
-    "platform": "pipeline.platform",
-    "onItemFailure": "onItemFailure",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +68,8 @@ def read_pipeline(
     Every problem goes to `report`.
     """
     path = document.path
-    root = Section(report, str(path), document.root, "", 1)
-    app_name = root.text("appName", required=True) or ""
+    root = Section(report, str(path), document.root, ROOT)
+    app_name = root.text("appName") or ""
     if app_name and not kebab_case(app_name):
         root.problem("appName", "needs a letter or digit")
     layers = _pipeline_layer(root) + _outer_layers(path, places, report)
@@ -92,20 +81,12 @@ def read_pipeline(
     publish = read_publish(root, last, settings, path.parent)
     names = TypeNames(types, lambda text: declare_class(types, text))
     steps = _steps(root, names, settings)
-    for key, why in _UNUSED_ROOT_KEYS.items():
-        root.unused(key, why)
     root.finish()
     return Reading(root, app_name, settings, types, steps, first, last, source, publish)
 
 
 def _version(root: Section) -> int:
-    text = root.text("version", required=True)
-    for version in VERSIONS:
-        if text == str(version):
-            return version
-    if text is not None:
-        root.problem("version", f"{shown(text)}: allowed are {', '.join(map(str, VERSIONS))}")
-    return VERSIONS[-1]
+    return int(root.word("version") or VERSIONS[-1])
 
 
 def _outer_layers(path: Path, places: Places, report: Report) -> list[Given]:
@@ -124,19 +105,23 @@ def _pipeline_layer(root: Section) -> list[Given]:
     """`settings:`, and the settings that have a place of their own in the file."""
     section = root.section("settings")
     layers = from_node(section.node, root.file, Rank.PIPELINE, root.report) if section else []
-    for key, setting in _ROOT_SETTINGS.items():
-        text = root.text(key)
-        if text is not None:
-            layers.append(Given(setting, text, Rank.PIPELINE, root.file, root.line_of(key), key))
-    publish = root.section("publish")
-    entry = publish_topic(publish) if publish else None
-    if entry is not None and isinstance(entry.node, TextNode):
-        layers.append(Given("publish.topic", entry.node.text, Rank.PIPELINE, root.file, entry.line))
+    for place in (root, root.section("publish")):
+        layers += _settings_in_place(place) if place else []
     return layers
 
 
+def _settings_in_place(section: Section) -> list[Given]:
+    """What the table of keys calls by the name of a setting."""
+    found = [(name, key.setting, section.text(name)) for name, key in section.table.keys.items() if key.setting]
+    return [
+        Given(setting, text, Rank.PIPELINE, section.file, section.line_of(name), section.key(name))
+        for name, setting, text in found
+        if text is not None
+    ]
+
+
 def _steps(root: Section, names: TypeNames, settings: Settings) -> list[ParsedStep]:
-    node = root.value("steps", required=True)
+    node = root.value("steps")
     if not isinstance(node, ListNode) or not node.items:
         if node is not None:
             root.problem("steps", "must be a list of at least one step")
@@ -145,7 +130,7 @@ def _steps(root: Section, names: TypeNames, settings: Settings) -> list[ParsedSt
     for index, item in enumerate(node.items):
         key = f"steps[{index}]"
         if isinstance(item, MapNode):
-            section = Section(root.report, root.file, item, key, item.line)
+            section = Section(root.report, root.file, item, table_of(ROOT.keys["steps"], item), key, item.line)
             steps.append(read_step(section, index, names, settings))
         else:
             root.report.problem(root.file, item.line, key, "must be a mapping of keys to values")

@@ -5,23 +5,40 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tpf_streams.errors import DefinitionError, Problem
 
 _SHOWN_MAX = 60
 """Longest piece of a file that a message repeats: enough to find it, too little to hide the message."""
+_NAMED_MAX = 200
+"""Most names that a message lists or a slip is compared with."""
+PROBLEMS_MAX = 100
+"""A load ends with so many: a file full of nonsense took minutes to find the nearest word for each of its keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A key of the file that was left out: what holds then, as it would be written, and where it would be set."""
+
+    key: str
+    value: str
+    where: str
 
 
 @dataclass(slots=True)
 class Report:
-    """Problems stop the load; warnings and notes are for the person who starts the pipeline."""
+    """Problems stop the load, the hundredth at once; the rest is for the person who starts the pipeline."""
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    defaults: list[Default] = field(default_factory=list)
 
     def problem(self, file: str, line: int, key: str, message: str) -> None:
         self.problems.append(Problem(file, line, key, message))
+        if len(self.problems) >= PROBLEMS_MAX:
+            self.raise_problems()
 
     def raise_problems(self) -> None:
         """Raise DefinitionError with every problem, in the order of the file; do nothing without one."""
@@ -35,10 +52,13 @@ def shown(text: str) -> str:
 
 
 def one_of(allowed: Iterable[str]) -> str:
-    return ", ".join(allowed) or "nothing"
+    names = list(allowed)
+    more = f", … and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return (", ".join(names[:_NAMED_MAX]) or "nothing") + more
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` for the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    """` Did you mean 'x'?` for the nearest known word, whatever its case, or nothing."""
+    names = {str(name).lower(): str(name) for name in islice(known, _NAMED_MAX)}
+    near = difflib.get_close_matches(word[: _SHOWN_MAX + 1].lower(), names, n=1, cutoff=0.6)
+    return f" Did you mean {names[near[0]]!r}?" if near else ""

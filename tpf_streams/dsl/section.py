@@ -1,32 +1,44 @@
-"""Reads one mapping of a pipeline file key by key.
+"""Reads one mapping of a pipeline file by its table of keys.
 
 Every reading method reports what is wrong and goes on with None or the default, so that one load finds all problems.
-`finish` reports keys that nobody asked for: nothing is accepted and then ignored (contract 0.19).
+`finish` tells what the table says of the keys that nobody reads: noted, refused or unknown; and which defaults hold.
+Nothing is accepted and then ignored (contract 0.19).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TypeVar
 
 from tpf_streams.dsl.document import ListNode, MapNode, Node, TextNode
-from tpf_streams.dsl.durations import parse_duration_ms
-from tpf_streams.dsl.report import Report, one_of, shown, suggestion
+from tpf_streams.dsl.durations import parse_duration_ms, written
+from tpf_streams.dsl.keys import Key, Kind, Table
+from tpf_streams.dsl.report import Default, Report, one_of, shown, suggestion
+from tpf_streams.dsl.setting import Status
 
+_NO_KEYS = Table()
 EnumT = TypeVar("EnumT", bound=StrEnum)
+
+
+def table_of(key: Key, node: MapNode) -> Table:
+    """The keys of `node`, which is the value of `key` or one of its items."""
+    if key.variants is None:
+        return key.table or _NO_KEYS
+    entry = node.entries.get(key.variants.by)
+    return key.variants.table(entry.node.text.strip() if entry and isinstance(entry.node, TextNode) else None)
 
 
 class Section:
     """A cursor over one mapping. `line` is where it was opened, for what is missing in it."""
 
-    def __init__(self, report: Report, file: str, node: MapNode, path: str, line: int) -> None:
+    def __init__(self, report: Report, file: str, node: MapNode, table: Table, path: str = "", line: int = 1) -> None:
         self.report = report
         self.file = file
         self.node = node
+        self.table = table
         self.path = path
         self.line = line
-        self._known: list[str] = []
 
     # Where
 
@@ -44,27 +56,31 @@ class Section:
         self.report.notes.append(f"{self.file}:{self.line_of(name)}: {self.key(name)}: {message}")
 
     def has(self, name: str) -> bool:
-        """Whether the key is there at all. Asking makes it a known key."""
-        self._known.append(name)
+        """Whether the key is there at all."""
+        self.table.key(name)
         return name in self.node.entries
 
     # What
 
-    def value(self, name: str, *, required: bool = False) -> Node | None:
-        self._known.append(name)
-        entry = self.node.entries.get(name)
+    def value(self, name: str) -> Node | None:
+        """The node of a key that has a value; one that is required and missing is reported."""
+        key, entry = self.table.key(name), self.node.entries.get(name)
         if entry is None:
-            if required:
-                self.problem(name, "missing, and required")
+            if key.required:
+                self.problem(name, key.missing)
             return None
         if isinstance(entry.node, TextNode) and entry.node.is_null:
             self.problem(name, "empty; give it a value or leave the key out")
             return None
         return entry.node
 
-    def text(self, name: str, *, required: bool = False) -> str | None:
-        """A non-blank text, blanks around it cut."""
-        node = self.value(name, required=required)
+    def text(self, name: str) -> str | None:
+        """A non-blank text, blanks around it cut; the default where the key is left out."""
+        text = self._text(name)
+        return self.table.key(name).default if text is None and not self.has(name) else text
+
+    def _text(self, name: str) -> str | None:
+        node = self.value(name)
         if node is None:
             return None
         if not isinstance(node, TextNode):
@@ -75,13 +91,13 @@ class Section:
             return None
         return node.text.strip()
 
-    def raw_text(self, name: str) -> str | None:
+    def raw_text(self, name: str) -> str:
         """A text as written, which may be empty when it is quoted."""
         node = self.value(name)
         if node is not None and not isinstance(node, TextNode):
             self.problem(name, "must be one text")
-            return None
-        return node.text if node is not None else None
+            return ""
+        return node.text if node is not None else self.table.key(name).default or ""
 
     def flag(self, name: str) -> bool | None:
         text = self.text(name)
@@ -92,18 +108,18 @@ class Section:
             return None
         return text == "true"
 
-    def integer(self, name: str, minimum: int, maximum: int) -> int | None:
-        text = self.text(name)
+    def integer(self, name: str) -> int | None:
+        key, text = self.table.key(name), self.text(name)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and minimum <= int(text) <= maximum):
-            self.problem(name, f"{shown(text)}: a whole number from {minimum} to {maximum} is wanted")
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and key.minimum <= int(text) <= key.maximum):
+            self.problem(name, f"{shown(text)}: a whole number from {key.minimum} to {key.maximum} is wanted")
             return None
         return int(text)
 
-    def duration_ms(self, name: str, *, required: bool = False) -> int | None:
+    def duration_ms(self, name: str) -> int | None:
         """A positive ISO-8601 duration, in milliseconds."""
-        text = self.text(name, required=required)
+        key, text = self.table.key(name), self.text(name)
         if text is None:
             return None
         try:
@@ -114,37 +130,33 @@ class Section:
         if millis <= 0:
             self.problem(name, f"{shown(text)}: must be longer than nothing, as PT5M")
             return None
+        if key.maximum and millis > key.maximum:
+            self.problem(name, f"{shown(text)}: at most {written(key.maximum)} is allowed")
+            return None
         return millis
 
-    def choice(self, name: str, allowed: type[EnumT]) -> EnumT | None:
-        text = self.text(name)
+    def word(self, name: str) -> str | None:
+        """One of a few texts, as the table writes it."""
+        key, text = self.table.key(name), self.text(name)
         if text is None:
             return None
-        for member in allowed:
-            if member.value == text:
-                return member
-        names = [member.value for member in allowed]
-        self.problem(name, f"{shown(text)}: allowed are {one_of(names)}.{suggestion(text, names)}")
+        for known in key.choices:
+            if known == text or (not key.exact and known.lower() == text.lower()):
+                return str(known)
+        self.problem(name, f"{shown(text)}: allowed are {one_of(key.choices)}.{suggestion(text, key.choices)}")
         return None
 
-    def word(self, name: str, allowed: Iterable[str], *, required: bool = False) -> str | None:
-        """One of a few texts, whatever its case."""
-        text = self.text(name, required=required)
-        if text is None:
-            return None
-        names = list(allowed)
-        for known in names:
-            if known.lower() == text.lower():
-                return known
-        self.problem(name, f"{shown(text)}: allowed are {one_of(names)}.{suggestion(text, names)}")
-        return None
+    def choice(self, name: str, allowed: type[EnumT]) -> EnumT | None:
+        word = self.word(name)
+        return None if word is None else allowed(word)
 
     def texts(self, name: str) -> list[str] | None:
         """A list of non-blank texts, none twice."""
         node = self.value(name)
         if node is None:
-            return None
-        if not isinstance(node, ListNode) or not all(isinstance(item, TextNode) for item in node.items):
+            default = self.table.key(name).default
+            return default.split(", ") if default and not self.has(name) else None
+        if not isinstance(node, ListNode) or not all(isinstance(it, TextNode) and not it.is_null for it in node.items):
             self.problem(name, "must be a list of texts, as [a, b]")
             return None
         texts = [item.text.strip() for item in node.items if isinstance(item, TextNode)]
@@ -153,36 +165,53 @@ class Section:
             return None
         return texts
 
-    def section(self, name: str, *, required: bool = False) -> Section | None:
-        node = self.value(name, required=required)
+    def section(self, name: str) -> Section | None:
+        """A mapping, None where it is left out or is none."""
+        node = self.value(name)
         if node is None:
             return None
         if not isinstance(node, MapNode):
             self.problem(name, "must be a mapping of keys to values")
             return None
-        return Section(self.report, self.file, node, self.key(name), self.line_of(name))
+        return self._inner(name, node)
+
+    def inner(self, name: str) -> Section:
+        """As `section`; where the mapping is left out, an empty one: its defaults hold."""
+        return self.section(name) or self._inner(name, MapNode({}, self.line_of(name), 1))
+
+    def _inner(self, name: str, node: MapNode) -> Section:
+        table = table_of(self.table.key(name), node)
+        return Section(self.report, self.file, node, table, self.key(name), self.line_of(name))
 
     def sections(self) -> Iterator[tuple[str, Section]]:
-        """Every key as a mapping of its own; the keys are names that the author chose."""
+        """Every mapping under a name that the author chose."""
         for name in self.node.entries:
-            child = self.section(name)
+            child = self.section(name) if name not in self.table.keys else None
             if child is not None:
                 yield name, child
 
-    # Leftovers
-
-    def unused(self, name: str, why: str) -> None:
-        """A key of the reference that is accepted and does nothing here."""
-        if self.has(name):
-            self.note(name, f"accepted and unused: {why}")
-
-    def forbid(self, name: str, why: str) -> None:
-        if self.has(name):
-            self.problem(name, why)
+    # The rest
 
     def finish(self) -> None:
-        known = list(dict.fromkeys(self._known))
+        """To be called when all is read."""
         for name in self.node.entries:
-            if name not in known:
-                hint = suggestion(name, known) or f" Known here: {one_of(known)}."
+            if name in self.table.keys:
+                self._judge(name, self.table.keys[name])
+            elif self.table.each is None:
+                hint = suggestion(name, self.table.known) or f" Known here: {one_of(self.table.known)}."
                 self.problem(name, f"unknown key.{hint}")
+        for group in self.table.one_of:
+            first, *more = [name for name in group if name in self.node.entries] or [""]
+            for name in more:
+                self.problem(name, f"{first} says it already; keep one")
+        for name, key in self.table.keys.items():
+            if key.default is not None and name not in self.node.entries:
+                self.report.defaults.append(Default(self.key(name), key.default, f"{self.file}:{self.line}"))
+
+    def _judge(self, name: str, key: Key) -> None:
+        if key.status is Status.REFUSED:
+            self.problem(name, key.why)
+        elif key.status is Status.NOTED:
+            self.note(name, f"accepted and unused: {key.why}")
+            if key.kind is Kind.INTEGER:
+                self.integer(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from tpf_streams.dsl.durations import parse_duration_ms
+from tpf_streams.dsl.durations import parse_duration_ms, written
 from tpf_streams.dsl.naming import snake_case
 from tpf_streams.dsl.report import one_of, shown, suggestion
 
@@ -144,7 +144,7 @@ def _number(setting: Setting, text: str) -> float:
 def _duration(setting: Setting, text: str) -> int:
     millis = parse_duration_ms(text)
     if not setting.minimum <= millis <= setting.maximum:
-        raise ValueError(f"{shown(text)}: from {setting.minimum} to {setting.maximum} ms are allowed")
+        raise ValueError(f"{shown(text)}: {written(setting.minimum)} to {written(setting.maximum)} is allowed")
     return millis
 
 

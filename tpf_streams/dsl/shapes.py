@@ -115,7 +115,8 @@ def _member_for(name: str, members: list[_Member]) -> _Member | None:
     """By alias before attribute before snake case: one class may have both `aB` and `a_b`."""
     by_alias = [member for member in members if name in member.aliases]
     by_name = [member for member in members if member.attribute == name]
-    by_words = [member for member in members if member.attribute == snake_case(name)]
+    words = snake_case(name)
+    by_words = [member for member in members if member.attribute == words]
     return next(iter(by_alias + by_name + by_words), None)
 
 

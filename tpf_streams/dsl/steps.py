@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from tpf_streams.core.step import Cardinality, CorrelationStrategy, OnItemTimeout, TransportSpec
+from tpf_streams.dsl.keys_steps import ALIASES, StepKind
 from tpf_streams.dsl.naming import step_id
 from tpf_streams.dsl.report import one_of, shown, suggestion
 from tpf_streams.dsl.scalars import SCALARS
@@ -14,14 +14,7 @@ from tpf_streams.dsl.settings import Settings
 from tpf_streams.dsl.transports import read_transport
 from tpf_streams.dsl.type_names import TypeNames
 
-_ALIASES = {"EXPANSION": Cardinality.ONE_TO_MANY, "REDUCTION": Cardinality.MANY_TO_ONE}
-_MAPPERS = ("inboundMapper", "outboundMapper", "mapper")
 _OUT_OF_SCOPE = ("command", "query", "pipeline")
-
-
-class StepKind(StrEnum):
-    SERVICE = "service"
-    AWAIT = "await"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +51,12 @@ class ParsedStep:
 
 def read_step(section: Section, index: int, names: TypeNames, settings: Settings) -> ParsedStep:
     kind = section.text("kind") or StepKind.SERVICE
-    name = section.text("name", required=True) or ""
+    name = section.text("name") or ""
     ident = step_id(name)
     if name and not ident:
         section.problem("name", f"{shown(name)}: a name needs a letter or digit")
     cardinality = _cardinality(section)
     types = (names.read(section, "input"), names.read(section, "output"))
-    section.unused("java", "types come from `types` or from Python classes")
     common = (section, index, name, ident, cardinality, *types)
     if kind.lower() == StepKind.AWAIT:
         step = ParsedStep(*common, awaits=_await_keys(section, types[0], cardinality, names, settings))
@@ -80,20 +72,13 @@ def read_step(section: Section, index: int, names: TypeNames, settings: Settings
 
 
 def _cardinality(section: Section) -> Cardinality:
-    allowed = [*(it.value for it in Cardinality), *_ALIASES]
-    word = section.word("cardinality", allowed)
-    if word is None:
-        return Cardinality.ONE_TO_ONE
-    return _ALIASES.get(word) or Cardinality(word)
+    word = section.word("cardinality") or Cardinality.ONE_TO_ONE
+    return ALIASES.get(word) or Cardinality(word)
 
 
 def _service(
     section: Section, common: tuple[Section, int, str, str, Cardinality, str, str], cardinality: Cardinality
 ) -> ParsedStep:
-    for key in _MAPPERS:
-        section.unused(key, "types come from `types` or from Python classes")
-    for key in ("timeout", "await", "idempotency", "idempotencyKeyFields"):
-        section.forbid(key, "belongs to a step of kind: await")
     inline = section.flag("inline") or False
     if inline and cardinality is not Cardinality.ONE_TO_ONE:
         section.problem("inline", "only a ONE_TO_ONE step can be inline: others are pulled or collected item by item")
@@ -110,25 +95,15 @@ def _service(
 def _await_keys(
     section: Section, input_type: str, cardinality: Cardinality, names: TypeNames, settings: Settings
 ) -> AwaitKeys:
-    for key in ("service", "operator", "delegate"):
-        section.forbid(key, "an await step has no code of its own; the provider answers it")
-    for key in _MAPPERS:
-        section.forbid(key, "an await step takes no mapper")
-    for key in ("inline", "terminal", "accepts"):
-        section.forbid(key, "belongs to a service step")
-    section.forbid("pipelines", "an await step cannot be nested in a local pipeline")
-    timeout = section.duration_ms("timeout", required=True) or 0
+    timeout = section.duration_ms("timeout") or 0
     fields = _idempotency(section, input_type, cardinality, names)
-    body = section.section("await", required=True)
+    body = section.section("await")
     if body is None:
         return AwaitKeys(
             timeout, None, CorrelationStrategy.INTERACTION_ID, False, fields, None, None, OnItemTimeout.FAIL_UNIT
         )
-    body.forbid("dispatch", "await.dispatch is not allowed; transport.request says where requests go")
-    body.forbid("scope", "await.scope is not allowed")
-    _completion(body)
     strategy, require = _correlation(body, settings)
-    transport = body.section("transport", required=True)
+    transport = body.section("transport")
     spec = read_transport(transport, settings) if transport else None
     assignee, group = (_person(body, key, input_type, cardinality, names) for key in ("assignee", "group"))
     late = body.choice("onItemTimeout", OnItemTimeout)
@@ -138,22 +113,11 @@ def _await_keys(
     return AwaitKeys(timeout, spec, strategy, require, fields, assignee, group, late)
 
 
-def _completion(body: Section) -> None:
-    completion = body.section("completion")
-    if completion is None:
-        return
-    completion.text("type", required=True)
-    completion.text("projector", required=True)
-    completion.finish()
-    body.problem("completion", "completion projectors are not supported yet; let the provider answer the output type")
-
-
 def _correlation(body: Section, settings: Settings) -> tuple[CorrelationStrategy, bool]:
-    section = body.section("correlation", required=True)
+    section = body.section("correlation")
     strategy, own = None, None
     if section is not None:
-        if section.text("strategy", required=True) is not None:
-            strategy = section.choice("strategy", CorrelationStrategy)
+        strategy = section.choice("strategy", CorrelationStrategy)
         own = section.flag("require-token")
         section.finish()
     key = "await.correlation.require-token"
@@ -169,11 +133,7 @@ def _idempotency(section: Section, input_type: str, cardinality: Cardinality, na
     inner = nested.texts("fields") if nested else None
     where, key = (nested, "fields") if nested else (section, "idempotencyKeyFields")
     if nested:
-        if not nested.has("fields"):
-            nested.problem("fields", "missing, and required")
         nested.finish()
-        if section.has("idempotencyKeyFields"):
-            section.problem("idempotencyKeyFields", "idempotency.fields says it already; keep one of the two")
     fields = tuple(inner or flat or ())
     if cardinality.joins and fields:
         where.problem(key, f"the request of a {cardinality} step is a list, which has no fields; leave it out")

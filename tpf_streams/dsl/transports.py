@@ -12,28 +12,26 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tpf_streams.core.step import TransportSpec
-from tpf_streams.dsl.durations import parse_duration_ms
 from tpf_streams.dsl.naming import is_topic
-from tpf_streams.dsl.report import shown
+from tpf_streams.dsl.report import shown, suggestion
 from tpf_streams.dsl.section import Section
 from tpf_streams.dsl.settings import Settings
 
-WEBHOOK_TIMEOUT_MAX_MS = 10 * 60_000
-METHODS = ("POST", "PUT", "PATCH")
 NEEDS_SECRET = frozenset({"kafka", "sqs", "webhook"})
 """Their requests always carry a signed token (contract 1.1), whatever the correlation strategy."""
 
 
 def read_transport(section: Section, settings: Settings) -> TransportSpec | None:
     """The checked transport, or None when its type is missing or unknown; problems are reported."""
-    name = section.text("type", required=True)
+    name = section.text("type")
     if name is None:
         return None
     reader = _READERS.get(name.lower())
     if reader is None:
         section.problem(
             "type",
-            f"No AwaitTransportAdapter provider is available for type {shown(name)}: allowed are {', '.join(_READERS)}",
+            f"No AwaitTransportAdapter provider is available for type {shown(name)}: "
+            f"allowed are {', '.join(_READERS)}.{suggestion(name, _READERS)}",
         )
         return None
     spec = reader(section, settings)
@@ -43,15 +41,11 @@ def read_transport(section: Section, settings: Settings) -> TransportSpec | None
 
 def _kafka(section: Section, settings: Settings) -> TransportSpec:
     request, response = section.section("request"), section.section("response")
-    topic = _topic(section, request, "request.topic", "kafka await transport requires request.topic")
-    answers = _topic(section, response, "response.topic", "kafka await transport requires response.topic")
+    topic, answers = _topic(request), _topic(response)
     if topic and topic == answers:
         section.problem("response", "response.topic is the request topic; answers need a topic of their own")
-    key = request.text("key") if request else None
-    if request and key not in (None, "interactionId", "correlationId"):
-        request.problem("key", f"Unsupported kafka await request.key: {shown(key or '')}: interactionId, correlationId")
     options: dict[str, Any] = {
-        "request": {"topic": topic, "key": key or "interactionId"},
+        "request": {"topic": topic, "key": request.word("key") if request else None},
         "response": {"topic": answers},
     }
     group = _group(section)
@@ -62,11 +56,9 @@ def _kafka(section: Section, settings: Settings) -> TransportSpec:
     return TransportSpec("kafka", endpoint=f"kafka://{topic}", live=True, options=options)
 
 
-def _topic(parent: Section, section: Section | None, name: str, missing: str) -> str | None:
+def _topic(section: Section | None) -> str | None:
     topic = section.text("topic") if section else None
-    if section is None or not section.has("topic"):
-        (section or parent).problem(name.partition(".")[2] if section else name.partition(".")[0], missing)
-    elif topic is not None and not is_topic(topic):
+    if section and topic is not None and not is_topic(topic):
         section.problem("topic", f"{shown(topic)}: a topic has 1 to 249 letters, digits, dots, dashes, underscores")
     return topic
 
@@ -74,19 +66,15 @@ def _topic(parent: Section, section: Section | None, name: str, missing: str) ->
 def _group(section: Section) -> str | None:
     consumer = section.section("consumer")
     group = consumer.text("group") if consumer else None
-    if consumer:
-        consumer.finish()
-    other = section.text("consumerGroup")
-    if group and other:
-        section.problem("consumerGroup", "consumer.group says it already; keep one")
-    return group or other
+    _finish(consumer)
+    return group or section.text("consumerGroup")
 
 
 def _headers(section: Section, options: dict[str, Any]) -> None:
     headers = section.section("headers")
     if headers is None:
         return
-    found = {name: headers.raw_text(name) or "" for name in headers.node.entries}
+    found = {name: headers.raw_text(name) for name in headers.node.entries}
     for name, value in found.items():
         if not name.isascii() or not name.isprintable() or " " in name or not value.isprintable():
             headers.problem(name, "a header has a printable ASCII name without blanks, and a printable value")
@@ -97,8 +85,7 @@ def _headers(section: Section, options: dict[str, Any]) -> None:
 
 def _sqs(section: Section, settings: Settings) -> TransportSpec:
     request, response = section.section("request"), section.section("response")
-    queue = _queue(section, request, "request", "sqs await transport requires request.queueUrl")
-    answers = _queue(section, response, "response", "sqs await transport requires response.queueUrl")
+    queue, answers = _queue(request), _queue(response)
     if queue and queue == answers:
         section.problem("response", "response.queueUrl is the request queue; answers need a queue of their own")
     _finish(request, response)
@@ -114,11 +101,9 @@ def _sqs(section: Section, settings: Settings) -> TransportSpec:
     return TransportSpec("sqs", endpoint=f"sqs://{queue}", live=live, owed=True, options=options)
 
 
-def _queue(parent: Section, section: Section | None, name: str, missing: str) -> str | None:
+def _queue(section: Section | None) -> str | None:
     url = section.text("queueUrl") if section else None
-    if section is None or not section.has("queueUrl"):
-        (section or parent).problem("queueUrl" if section else name, missing)
-    elif url is not None:
+    if section and url is not None:
         _check_url(section, "queueUrl", url)
         if url.split("?")[0].split("#")[0].endswith(".fifo"):
             section.problem("queueUrl", "sqs await transport supports standard queues only in v1")
@@ -126,10 +111,7 @@ def _queue(parent: Section, section: Section | None, name: str, missing: str) ->
 
 
 def _webhook(section: Section, settings: Settings) -> TransportSpec:
-    options: dict[str, Any] = {"request": {"url": _webhook_url(section)}, "method": "POST"}
-    method = section.word("method", METHODS)
-    if method:
-        options["method"] = method
+    options: dict[str, Any] = {"request": {"url": _webhook_url(section)}, "method": section.word("method")}
     timeout = _webhook_timeout(section)
     if timeout is not None:
         options["timeoutMillis"] = timeout
@@ -161,20 +143,8 @@ def _webhook_url(section: Section) -> str | None:
 
 
 def _webhook_timeout(section: Section) -> int | None:
-    millis = section.integer("timeoutMillis", 1, WEBHOOK_TIMEOUT_MAX_MS)
-    text = section.text("timeout")
-    if text is None:
-        return millis
-    if section.has("timeoutMillis"):
-        section.problem("timeoutMillis", "timeout says it already; keep one")
-    try:
-        found = parse_duration_ms(text)
-    except ValueError as error:
-        section.problem("timeout", str(error))
-        return None
-    if not 0 < found <= WEBHOOK_TIMEOUT_MAX_MS:
-        section.problem("timeout", f"{shown(text)}: more than nothing and at most PT10M is allowed")
-    return found
+    millis, duration = section.integer("timeoutMillis"), section.duration_ms("timeout")
+    return duration or millis
 
 
 def _callback(section: Section) -> dict[str, str]:
@@ -185,8 +155,6 @@ def _callback(section: Section) -> dict[str, str]:
             _check_url(section, name, url)
     if found["completionPath"] and not found["baseUrl"]:
         section.problem("completionPath", "is used together with baseUrl only")
-    if found["completionUrl"] and found["baseUrl"]:
-        section.problem("baseUrl", "completionUrl says it already; keep one")
     section.finish()
     return {name: text for name, text in found.items() if text}
 

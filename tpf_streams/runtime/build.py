@@ -10,8 +10,9 @@ from pathlib import Path, PurePath
 from tpf_streams.connectors.csv_writer import CsvDialect, CsvLayout
 from tpf_streams.connectors.filesystem_publish import OnExisting
 from tpf_streams.connectors.filesystem_source import FilesystemSource
+from tpf_streams.dsl.keys_objects import Quirks
 from tpf_streams.dsl.load import LoadedPipeline
-from tpf_streams.dsl.objects import ObjectSourceConfig, Quirks
+from tpf_streams.dsl.objects import ObjectSourceConfig
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.ports import Clock, Log

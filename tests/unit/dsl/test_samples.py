@@ -94,7 +94,7 @@ def test_csv_payments_objects():
     assert source.identity_fields == ("provider", "container", "key", "etag")
     assert (source.encoding, source.on_row_error) == ("utf-8", OnRowError.REJECT_ROW)
     assert (publish.root, publish.directory, publish.key_template) == ("./out", DATA / "out", "{groupKey}.out")
-    assert (publish.content_type, publish.max_open_groups) == ("text/csv", 1)
+    assert publish.content_type == "text/csv"
     assert (publish.on_existing, publish.quirks) == ("version", "none")
     noted = {note.split(": ")[1] for note in loaded.notes if "accepted and unused" in note or "workers" in note}
     assert {
