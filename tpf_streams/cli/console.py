@@ -6,14 +6,18 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict
 from enum import IntEnum
 from typing import Any, NoReturn
 
 import orjson
 import typer
 from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperCommand
 
-from tpf_streams.errors import DefinitionError, LogMismatchError, LogOwnedError, TpfError
+from tpf_streams.errors import DefinitionError, LogMismatchError, LogOwnedError, Problem, TpfError
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)
@@ -32,10 +36,47 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
-def fail(message: str, code: Exit) -> NoReturn:
+USAGE = "USAGE"
+IO = "IO"
+INTERNAL = "INTERNAL_ERROR"
+_json_wanted = ContextVar("json_wanted", default=False)
+
+
+class JsonAwareCommand(TyperCommand):
+    """A command that leaves one JSON object on stdout however it ends, where --json was given: also when the call
+    itself is wrong, which nobody but its parser learns."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        _json_wanted.set("--json" in args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            words = getattr(error, "format_message", None)  # of a wrong call; --help leaves by an exception without it
+            if words is not None:
+                refuse(USAGE, words(), Exit.USAGE)
+            raise
+
+
+def refuse(code: str, message: str, leave: Exit, problems: list[Problem] | None = None) -> None:
+    """Where --json was given, say on stdout what stands against the call. `code`: as `TpfError.code`, USAGE for a call
+    that cannot be, IO for a file that cannot be used."""
+    if _json_wanted.get():
+        error: dict[str, Any] = {"code": code, "message": message, "exitCode": int(leave)}
+        if problems is not None:
+            error["problems"] = [asdict(problem) for problem in problems]
+        print_json({"error": error})
+
+
+def fail(message: str, leave: Exit, code: str = USAGE) -> NoReturn:
     """Say what is wrong, unwrapped and without markup, and leave."""
     typer.echo(f"tpf-streams: {message}", err=True)
-    raise typer.Exit(code)
+    refuse(code, message, leave)
+    raise typer.Exit(leave)
+
+
+def cell(text: str) -> str:
+    """A text of somebody else in a table: brackets are no markup."""
+    return escape(text)
 
 
 def say(message: str) -> None:
@@ -57,13 +98,14 @@ def told() -> Iterator[None]:
     except DefinitionError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
+        refuse(error.code, str(error), Exit.USAGE, error.problems)
         raise typer.Exit(Exit.USAGE) from None
     except (LogOwnedError, LogMismatchError) as error:
-        fail(str(error), Exit.USAGE)
+        fail(str(error), Exit.USAGE, error.code)
     except TpfError as error:
-        fail(str(error), Exit.FAILED)
+        fail(str(error), Exit.FAILED, error.code)
     except OSError as error:
-        fail(f"{error.filename or 'input or output'}: {error.strerror or error}", Exit.FAILED)
+        fail(f"{error.filename or 'input or output'}: {error.strerror or error}", Exit.FAILED, IO)
 
 
 class TerseFormatter(logging.Formatter):

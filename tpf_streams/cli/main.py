@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from tpf_streams.cli.complete import complete
-from tpf_streams.cli.console import Exit, log_to_stderr
+from tpf_streams.cli.console import INTERNAL, Exit, JsonAwareCommand, log_to_stderr, refuse
 from tpf_streams.cli.describe import describe
 from tpf_streams.cli.pending import pending
 from tpf_streams.cli.provider import provider
@@ -38,7 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (validate, run, status, pending, complete, replay, describe, provider, schema):
-    app.command()(command)
+    app.command(cls=JsonAwareCommand)(command)
 
 
 def _version(wanted: bool) -> None:
@@ -71,7 +71,9 @@ def main() -> None:
             raise
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} in {where.filename}:{where.lineno}"
-        typer.echo(f"tpf-streams: internal error, {place}; {TRACEBACK}=1 shows the traceback", err=True)
+        message = f"internal error, {place}; {TRACEBACK}=1 shows the traceback"
+        typer.echo(f"tpf-streams: {message}", err=True)
+        refuse(INTERNAL, message, Exit.FAILED)
         leave(Exit.FAILED)
 
 

@@ -4,89 +4,123 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from tpf_streams.cli.console import out, told
-from tpf_streams.cli.options import Config, Overrides, Pipeline, overrides_of
-from tpf_streams.core.step import AnyStep, AwaitDefinition, Cardinality, PipelineDefinition
-from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
-from tpf_streams.runtime.loading import unsupported_transports
-from tpf_streams.runtime.operator import topics_of
+from tpf_streams.cli.console import cell, out, print_json, told
+from tpf_streams.cli.options import AsJson, Config, Overrides, Pipeline, overrides_of
+from tpf_streams.dsl.durations import written
+from tpf_streams.dsl.load import load_pipeline
+from tpf_streams.runtime.topology import topology_of
 
 
-def validate(pipeline: Pipeline, config: Config = None, overrides: Overrides = None) -> None:
+def validate(pipeline: Pipeline, config: Config = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check a pipeline, its settings and its callables; exit 2 and file:line: key: reason for each problem.
 
-    The resume token secret need not be there.
+    What is valid is shown as it will run: steps, segments, transports, topics, stores, and every default taken, with
+    the place where it would be set. The resume token secret need not be there.
 
     [bold]Examples[/bold]
 
         tpf-streams validate topologies/csv_payments/pipeline.yaml
 
         tpf-streams validate pipeline.yaml --config production.properties --set pipeline.max-concurrency=250
+
+        tpf-streams validate pipeline.yaml --json | jq '.defaults[] | select(.name == "await.deadline-grace")'
     """
     with told():
         loaded = load_pipeline(
             pipeline, settings_overrides=overrides_of(overrides), config=config, require_secret=False
         )
-        show(pipeline, loaded)
+        topology = topology_of(loaded)
+    if as_json:
+        print_json({"valid": True, "pipeline": str(pipeline)} | topology)
+    else:
+        show(pipeline, topology)
 
 
-def show(pipeline: Path, loaded: LoadedPipeline) -> None:
+def show(pipeline: Path, topology: dict[str, Any]) -> None:
     """A readable summary on stdout."""
-    definition = loaded.definition
     out.print(f"{pipeline}: valid", style="green", markup=False)
-    out.print(f"application {definition.application_id}, pipeline {definition.pipeline_id}", markup=False)
-    out.print(_steps(definition))
-    for line in (*_types(loaded), *_ends(loaded), *_settings(loaded), *_remarks(loaded)):
+    names = f"application {topology['applicationId']}, pipeline {topology['pipelineId']}"
+    out.print(f"{names}, window {topology['window']}", markup=False)
+    out.print(_table("Steps", ("#", "step", "shape", "input → output", "segment", "by"), _steps(topology)))
+    for line in (*_transports(topology), *_ends(topology)):
         out.print(line, markup=False, soft_wrap=True)
+    out.print(_table("Topics", ("topic", "for", "partitions"), _topics(topology)))
+    out.print(_table("Defaults taken", ("name", "value", "would be set in"), _named(topology["defaults"])))
+    for it in topology["settings"]:
+        out.print(f"setting: {it['name']} = {it['value']} ({it['where']})", markup=False, soft_wrap=True)
+    for kind in ("note", "warning"):
+        for text in topology[f"{kind}s"]:
+            out.print(f"{kind}: {text}", markup=False, soft_wrap=True)
 
 
-def _steps(definition: PipelineDefinition) -> Table:
-    table = Table(title="Steps", title_justify="left")
-    for name in ("#", "step", "input → output", "by"):
+def _table(title: str, columns: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in columns:
         table.add_column(name, overflow="fold")
-    for step in definition.steps:
-        table.add_row(str(step.index), step.name, _types_of(step), _by(step))
+    for row in rows:
+        table.add_row(*map(cell, row))
     return table
 
 
-def _types_of(step: AnyStep) -> str:
-    text = f"{step.input_type} → {step.output_type}"
-    return text if step.cardinality is Cardinality.ONE_TO_ONE else f"{text}, {step.cardinality.value}"
+def _steps(topology: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    segments = {name: str(at) for at, it in enumerate(topology["segments"], 1) for name in it["steps"]}
+    for it in topology["steps"]:
+        arms = f" ({', '.join(it['arms'])})" if it["arms"] and it["kind"] == "service" else ""
+        types = f"{it['input']}{arms} → {it['output']}"
+        yield str(it["index"]), it["name"], it["cardinality"], types, segments.get(it["name"], "await"), _by(it)
 
 
-def _by(step: AnyStep) -> str:
-    """What does the work: a callable, or a transport and how long it is waited for."""
-    if isinstance(step, AwaitDefinition):
-        path = "live" if step.transport.live else "durable"
-        return f"await {step.transport.type} ({path}), {step.timeout_ms / 1000:g} s, {step.correlation.value}"
-    return f"{step.service or 'bound by name'}{' (inline)' if step.inline else ''}"
+def _by(step: dict[str, Any]) -> str:
+    """What does the work: a callable, or a transport."""
+    if step["kind"] == "await":
+        return f"{step['transport']} ({_path(step)})"
+    return f"{step['service'] or 'bound by name'}{' (inline)' if step['inline'] else ''}"
 
 
-def _types(loaded: LoadedPipeline) -> Iterator[str]:
-    yield f"types: {', '.join([*loaded.types.records, *loaded.types.unions]) or 'none declared'}"
+def _path(step: dict[str, Any]) -> str:
+    return "live" if step["live"] else "durable"
 
 
-def _ends(loaded: LoadedPipeline) -> Iterator[str]:
-    yield f"topics: {', '.join(topics_of(loaded.definition))}"
-    if loaded.source is not None:
-        yield f"source: {loaded.source.name}, files of {loaded.source.root}"
-    if loaded.publish is not None:
-        yield f"publish: {loaded.publish.name}, {loaded.publish.key_template} in {loaded.publish.root}"
+def _transports(topology: dict[str, Any]) -> Iterator[str]:
+    for it in topology["steps"]:
+        if it["kind"] == "await":
+            facts = [f"await {it['transport']} ({_path(it)})", f"waits {written(it['timeoutMs'])}", it["correlation"]]
+            facts.append("needs the token" if it["requireToken"] else "needs no token")
+            facts += [f"idempotency key of {', '.join(it['idempotencyFields'])}"] if it["idempotencyFields"] else []
+            facts += [f"{who} {it[who]}" for who in ("assignee", "group") if it[who]]
+            facts += [f"at most {it['budget']} open at {it['endpoint']}"] if it["budget"] else []
+            facts += [f"{key} {value}" for key, value in _flat(it["options"])]
+            yield f"{it['name']}: {', '.join(facts)}"
 
 
-def _settings(loaded: LoadedPipeline) -> Iterator[str]:
-    for key, value, where in loaded.settings.shown():
-        if where != "default":
-            yield f"setting: {key} = {value} ({where})"
+def _flat(options: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in options.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
 
 
-def _remarks(loaded: LoadedPipeline) -> Iterator[str]:
-    for note in loaded.notes:
-        yield f"note: {note}"
-    for line in unsupported_transports(loaded.definition):
-        yield f"note: {line}"
-    for warning in loaded.warnings:
-        yield f"warning: {warning}"
+def _ends(topology: dict[str, Any]) -> Iterator[str]:
+    yield f"types: {', '.join(topology['types']) or 'none declared'}"
+    source, publish, stores = topology["source"], topology["publish"], topology["stores"]
+    if source is not None:
+        yield f"source: {source['name']}, files of {source['root']}"
+    if publish is not None:
+        yield f"publish: {publish['name']}, {publish['key_template']} in {publish['root']}"
+    size = f"{stores['memoryBytes']:,} bytes of memory a worker"
+    yield f"stores: {', '.join(stores['rows'])}; RocksDB, {stores['partitions']} partitions, {size}"
+
+
+def _topics(topology: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    for it in topology["topics"]:
+        yield it["name"], it["use"], str(it["partitions"])
+
+
+def _named(found: list[dict[str, str]]) -> Iterator[tuple[str, ...]]:
+    for it in found:
+        yield it["name"], it["value"], it["where"]

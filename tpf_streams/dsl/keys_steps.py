@@ -86,7 +86,7 @@ _SERVICE_STEP = Table(
         "service": text("package.module:name of the callable; without it one is bound to the step's name."),
         "inline": flag("Pure and quick: runs inside the turn.", default="false"),
         "accepts": texts("Arms of the input union that it takes; default: those its type admits."),
-        "terminal": flag("Says that it is the last step.", default="false"),
+        "terminal": flag("Says that it is the last step."),
     }
     | {key: unused(_OWN_TYPES) for key in _MAPPERS}
     | {

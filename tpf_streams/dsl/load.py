@@ -12,11 +12,12 @@ from typing import Any
 from tpf_streams.core.step import PipelineDefinition, StepDefinition
 from tpf_streams.dsl.assembly import Outline, assemble, outline, service_step
 from tpf_streams.dsl.bindings import Signature, StepBinding, finish_binding, prepare
+from tpf_streams.dsl.defaults import defaults_of
 from tpf_streams.dsl.imports import Importer
 from tpf_streams.dsl.objects import Endpoint, ObjectPublishConfig, ObjectSourceConfig
 from tpf_streams.dsl.policy import check
 from tpf_streams.dsl.reading import Places, Reading, read_pipeline
-from tpf_streams.dsl.report import Report
+from tpf_streams.dsl.report import Default, Report
 from tpf_streams.dsl.routing import Stop, Way, route
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.dsl.shapes import is_record_class
@@ -38,6 +39,8 @@ class LoadedPipeline:
     settings: Settings
     notes: list[str]
     warnings: list[str]
+    defaults: list[Default]
+    """What was left out and holds all the same."""
 
 
 def load_pipeline(
@@ -77,6 +80,7 @@ def load_pipeline(
         reading.settings,
         report.notes,
         report.warnings,
+        defaults_of(definition, reading.settings, report.defaults, str(path)),
     )
 
 

@@ -69,6 +69,11 @@ class Setting:
         return self.kind in (Kind.SECRET, Kind.SECRETS)
 
     @property
+    def leaves_choice(self) -> bool:
+        """With one value allowed there is nothing to read: saying no to the others is all there is to honour."""
+        return not (len(self.choices) == 1 or (self.kind is Kind.FLAG and "true" in self.refused))
+
+    @property
     def env_names(self) -> tuple[str, ...]:
         """Upper case, dots and dashes as underscores. Our short names get a prefix: `SYNC` would be anybody's."""
         words = "_".join(snake_case(part) for part in self.key.split(".")).upper()

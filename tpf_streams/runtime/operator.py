@@ -14,7 +14,7 @@ from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.outcome import Outcome
-from tpf_streams.core.step import AnyStep, AwaitDefinition, PipelineDefinition
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.engine.lifecycle import lifecycle_topic
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
 from tpf_streams.errors import JsonPolicyError, PayloadError, TpfError
@@ -22,6 +22,7 @@ from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.history import history_page
 from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.replay import pipeline_part
+from tpf_streams.runtime.topology import described
 from tpf_streams.runtime.views import Answer, LogViews
 
 ENVELOPE_BYTES_MAX = 5 * 1024 * 1024
@@ -163,7 +164,7 @@ class Operator:
         return {
             "applicationId": self._definition.application_id,
             "partitions": self._log.partitions,
-            "steps": [_described(step) for step in self._definition.steps],
+            "steps": [described(step, self._definition) for step in self._definition.steps],
             "topics": records,
             "rows": await self.views.row_counts(),
             "executions": status["counts"],
@@ -225,22 +226,6 @@ def topics_of(definition: PipelineDefinition) -> list[str]:
         if isinstance(step, AwaitDefinition) and step.transport.type == "kafka":
             found += [step.transport.options[way]["topic"] for way in ("request", "response")]
     return list(dict.fromkeys([*found, definition.output_topic]))
-
-
-def _described(step: AnyStep) -> Answer:
-    found: Answer = {
-        "index": step.index,
-        "name": step.name,
-        "stepId": step.step_id,
-        "kind": "await" if isinstance(step, AwaitDefinition) else "service",
-        "cardinality": step.cardinality.value,
-        "input": step.input_type,
-        "output": step.output_type,
-    }
-    if isinstance(step, AwaitDefinition):
-        found |= {"transport": step.transport.type, "endpoint": step.transport.endpoint, "timeoutMs": step.timeout_ms}
-        found["live"] = step.transport.live
-    return found
 
 
 def _limit(arguments: Mapping[str, Any]) -> int:

@@ -8,21 +8,16 @@ from pathlib import Path
 import pytest
 
 from tpf_streams.dsl import settings_table_markdown
-from tpf_streams.dsl.setting import Kind, Setting, Status
+from tpf_streams.dsl.setting import Status
 from tpf_streams.dsl.settings_table import SETTINGS
 
 PACKAGE = Path(__file__).parents[3] / "tpf_streams"
 TABLE = PACKAGE / "dsl" / "settings_table.py"
 
 
-def has_a_choice(setting: Setting) -> bool:
-    """With one value allowed there is nothing to read: saying no to the others is all there is to honour."""
-    return not (len(setting.choices) == 1 or (setting.kind is Kind.FLAG and "true" in setting.refused))
-
-
 def test_every_honoured_setting_is_read_somewhere():
     sources = "".join(path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py")) if path != TABLE)
-    honoured = [it for it in SETTINGS.values() if it.status is Status.HONOURED and has_a_choice(it)]
+    honoured = [it for it in SETTINGS.values() if it.status is Status.HONOURED and it.leaves_choice]
     assert [it.key for it in honoured if f'"{it.key}"' not in sources] == []
 
 
