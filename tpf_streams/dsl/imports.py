@@ -14,6 +14,9 @@ from tpf_streams.dsl.report import shown, suggestion
 
 _REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
 
+_REFERENCE_MAX = 200
+"""A longer one is no name of a file, which a file system says in its own way."""
+
 
 class Importer:
     """Imports for one pipeline. A module is looked for on `sys.path`, then in the working directory and in the folders
@@ -26,7 +29,7 @@ class Importer:
 
     def find(self, reference: str) -> Any:
         """Raises ValueError saying what is wrong with `reference`, or with the module behind it."""
-        match = _REFERENCE.fullmatch(reference)
+        match = _REFERENCE.fullmatch(reference) if len(reference) <= _REFERENCE_MAX else None
         if match is None:
             raise ValueError(f"{shown(reference)}: package.module:name is wanted")
         module = self._module(match[1])

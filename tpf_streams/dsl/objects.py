@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -134,6 +133,8 @@ def _root(body: Section, base: Path) -> tuple[str, Path]:
     location = body.section("location")
     root = location.text("root") if location else None
     if location:
+        if root is not None and not root.isprintable():
+            location.problem("root", f"{shown(root)}: a folder's name has no control characters")
         location.finish()
     return root or "", base / (root or "")
 
@@ -187,14 +188,20 @@ def _reading(body: Section, settings: Settings) -> tuple[str, OnRowError]:
         encoding = payload.text("encoding")
     if settings.above_pipeline("encoding") or encoding is None:
         encoding = settings.required_text("encoding")
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        (payload or body).problem("encoding", f"{shown(encoding)}: Python knows no such encoding")
+    if not _is_encoding(encoding):
+        (payload or body).problem("encoding", f"{shown(encoding)}: Python knows no such encoding of texts")
     if payload:
         payload.finish()
     own = body.choice("onRowError", OnRowError)
     return encoding, _effective(settings, "onRowError", own, OnRowError)
+
+
+def _is_encoding(name: str) -> bool:
+    """Python has others, between bytes and bytes; and a NUL in the name of one is a ValueError."""
+    try:
+        return bool("1".encode(name))
+    except (LookupError, ValueError):
+        return False
 
 
 def _publish(name: str, body: Section, settings: Settings, base: Path) -> ObjectPublishConfig:

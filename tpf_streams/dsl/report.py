@@ -36,7 +36,7 @@ class Report:
     defaults: list[Default] = field(default_factory=list)
 
     def problem(self, file: str, line: int, key: str, message: str) -> None:
-        self.problems.append(Problem(file, line, key, message))
+        self.problems.append(Problem(file, line, printable(key) or "''", printable(message)))
         if len(self.problems) >= PROBLEMS_MAX:
             self.raise_problems()
 
@@ -49,6 +49,13 @@ class Report:
 def shown(text: str) -> str:
     """`text` as a message may repeat it: quoted, control characters escaped, cut."""
     return repr(text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…")
+
+
+def printable(text: str) -> str:
+    """`text` on one line and without control characters: a name from a file may hold those of a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def one_of(allowed: Iterable[str]) -> str:

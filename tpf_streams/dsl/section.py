@@ -14,7 +14,7 @@ from typing import TypeVar
 from tpf_streams.dsl.document import ListNode, MapNode, Node, TextNode
 from tpf_streams.dsl.durations import parse_duration_ms, written
 from tpf_streams.dsl.keys import Key, Kind, Table
-from tpf_streams.dsl.report import Default, Report, one_of, shown, suggestion
+from tpf_streams.dsl.report import Default, Report, one_of, printable, shown, suggestion
 from tpf_streams.dsl.setting import Status
 
 _NO_KEYS = Table()
@@ -53,7 +53,7 @@ class Section:
         self.report.problem(self.file, self.line_of(name), self.key(name), message)
 
     def note(self, name: str, message: str) -> None:
-        self.report.notes.append(f"{self.file}:{self.line_of(name)}: {self.key(name)}: {message}")
+        self.report.notes.append(printable(f"{self.file}:{self.line_of(name)}: {self.key(name)}: {message}"))
 
     def has(self, name: str) -> bool:
         """Whether the key is there at all."""

@@ -189,9 +189,9 @@ def generate(record: RecordType, nested: Mapping[str, Any]) -> type[BaseModel]:
 def _attribute(name: str, taken: Mapping[str, Any]) -> str:
     """A free attribute: `json` and `copy` are methods of every model, `class` is a keyword."""
     found = snake_case(name)
-    if keyword.iskeyword(found) or hasattr(BaseModel, found) or found in taken:
+    while keyword.iskeyword(found) or hasattr(BaseModel, found) or found in taken:
         found += "_"
-    return found if found not in taken else name
+    return found
 
 
 def record_of(cls: type, types: TypeRegistry) -> str:
