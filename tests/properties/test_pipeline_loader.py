@@ -28,7 +28,7 @@ from tpf_streams.errors import DefinitionError
 from tpf_streams.runtime.topology import topology_of
 
 KEPT = sorted((Path(__file__).parent / "pipelines").glob("*.yaml"))
-EXAMPLES = int(os.environ.get("TPF_FUZZ_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("TPF_FUZZ_EXAMPLES", "200"))
 CPU_MAX_S = 1.0
 """Of this process, so that a busy machine is no hang."""
 

@@ -108,43 +108,50 @@ def _wanted(key: str) -> str:
 
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_SEPARATOR = re.compile(r"((?:[^\\=:]|\\.)+?)\s*[=:]\s*(.*)", re.DOTALL)
+_KEY = re.compile(r"(?:[^\\=:]|\\.)+", re.DOTALL)
+"""Up to the first sign that is not escaped. With the blanks around it in the pattern, a line of blanks took minutes."""
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def _properties(text: str, file: str, report: Report) -> Iterator[Given]:
     for line, logical in _logical_lines(text):
-        match = _SEPARATOR.fullmatch(logical)
-        if match is None:
+        match = _KEY.match(logical)
+        if match is None or match.end() == len(logical):
             report.problem(file, line, "file", "key=value is wanted, or a comment that begins with #")
             continue
-        yield Given(_unescaped(match[1]), _unescaped(match[2]).strip(), Rank.FILE, file, line)
+        try:
+            key, value = _unescaped(match[0].rstrip()), _unescaped(logical[match.end() + 1 :]).strip()
+        except UnicodeDecodeError:
+            report.problem(file, line, "file", "half of a surrogate pair, which no UTF-8 text can hold")
+            continue
+        yield Given(key, value, Rank.FILE, file, line)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines that say something, with the number of their first part; a trailing backslash goes on below."""
-    start, parts = 0, ""
+    start, parts = 0, list[str]()
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
         if not parts and (not line or line[0] in "#!"):
             continue
         start = start if parts else number
-        parts += line
-        if (len(parts) - len(parts.rstrip("\\"))) % 2:
-            parts = parts[:-1]
-            continue
-        yield start, parts
-        parts = ""
+        goes_on = (len(line) - len(line.rstrip("\\"))) % 2
+        parts.append(line[:-1] if goes_on else line)
+        if not goes_on:
+            yield start, "".join(parts)
+            parts = []
     if parts:
-        yield start, parts
+        yield start, "".join(parts)
 
 
 def _unescaped(text: str) -> str:
+    """Java writes a character beyond 16 bits as two escapes. Raises UnicodeDecodeError where there is only one."""
+
     def one(match: re.Match[str]) -> str:
         found = match[1]
         return chr(int(found[1:], 16)) if len(found) == 5 else _ESCAPED.get(found, found)
 
-    return _ESCAPE.sub(one, text)
+    return _ESCAPE.sub(one, text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)(?::([^}]*))?\}")

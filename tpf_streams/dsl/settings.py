@@ -14,6 +14,8 @@ from tpf_streams.dsl.setting import Family, Setting, Status, Value
 from tpf_streams.dsl.settings_table import FAMILIES, SETTINGS
 
 T = TypeVar("T")
+VALUE_MAX = 8192
+"""Characters of one value, which is longer than every list of secrets, and short enough to look for `${…}` in."""
 
 
 class Settings:
@@ -95,6 +97,9 @@ def resolve(layers: Iterable[Given], app_name: str, environ: Mapping[str, str], 
     values: dict[str, Value] = {key: _default(setting) for key, setting in SETTINGS.items()}
     application: dict[str, str] = {}
     for given in _checked(sorted(layers, key=lambda it: (it.rank, it.line)), report):
+        if len(given.text) > VALUE_MAX:
+            given.problem(report, f"longer than {VALUE_MAX} characters")
+            continue
         text = expanded(given, environ)
         setting = SETTINGS.get(given.key)
         if setting is None:
