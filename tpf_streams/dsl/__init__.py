@@ -1,9 +1,10 @@
 """pipeline.yaml and settings in, core definitions and bound step callables out.
 
-`load_pipeline` is the door. It reads YAML into nodes that know their line (`document`), takes them apart key by key
-(`section`, `declarations`, `steps`, `transports`, `objects`), resolves settings from their four places (`layers`,
-`settings`), follows the types from step to step (`routing`), binds callables (`bindings`) and builds the codecs between
-JSON and Python (`types`, `codecs`). Every problem names file, line and key, and all are told at once.
+`load_pipeline` is the door. It reads YAML into nodes that know their line (`document`), takes them apart by the tables
+of keys (`keys`, `section`; `declarations`, `steps`, `transports`, `objects`), resolves settings from their four places
+(`layers`, `settings`), follows the types from step to step (`routing`), binds callables (`bindings`) and builds the
+codecs between JSON and Python (`types`, `codecs`). Every problem names file, line and key, and all are told at once.
+The same tables make the JSON Schema for editors (`schema`) and the documentation.
 """
 
 from tpf_streams.dsl.bindings import StepBinding, bind
