@@ -264,7 +264,7 @@ def test_a_full_disk_stops_the_run_and_what_was_answered_is_kept(place):
     full = tpf(*place.words(ROWS_1K), "--json", prepare=disk_of_300_kb)
     assert full.returncode == 1
     assert "a write to the journal failed" in full.stderr
-    assert full.stdout == ""
+    assert (result_of(full)["error"]["code"], result_of(full)["error"]["exitCode"]) == ("LOG_FAILED", 1)
     assert "Traceback" not in full.stderr
     found = tpf(*place.words(ROWS_1K), "--json")
     assert found.returncode == 0, found.stderr
