@@ -94,7 +94,18 @@ def _transports(topology: dict[str, Any]) -> Iterator[str]:
             facts += [f"{who} {it[who]}" for who in ("assignee", "group") if it[who]]
             facts += [f"at most {it['budget']} open at {it['endpoint']}"] if it["budget"] else []
             facts += [f"{key} {value}" for key, value in _flat(it["options"])]
+            facts += list(_spoken(it))
             yield f"{it['name']}: {', '.join(facts)}"
+
+
+def _spoken(step: dict[str, Any]) -> Iterator[str]:
+    """What is spoken with the provider, where it is not what the pipeline speaks."""
+    if step["transportInput"] != step["input"]:
+        yield f"requests are {step['transportInput']}"
+    if step["transportOutput"] != step["output"]:
+        yield f"answers are {step['transportOutput']}"
+    if step["projector"]:
+        yield f"projected by {step['projector']}"
 
 
 def _flat(options: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

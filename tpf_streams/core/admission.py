@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tpf_streams.core.completion import DIGEST, check_pinned, digest, project, read
 from tpf_streams.core.continuation import interaction_ended, resume_scalar
+from tpf_streams.core.dispatch import check_payload
 from tpf_streams.core.early import named_step, without_row
 from tpf_streams.core.effects import DeadLetter
 from tpf_streams.core.ending import await_steps, close_interaction, return_slot
@@ -130,15 +132,11 @@ def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRe
     if step.expands:
         check_answer(draft, step, payload)
     try:
-        value = list(map(step.convert, elements(payload))) if step.expands else step.convert(payload)
+        value = [read(step, it) for it in elements(payload)] if step.expands else read(step, payload)
     except PayloadError as error:
         raise _Refused(Outcome.INVALID_PAYLOAD, str(error)) from error
-    except Exception as error:
-        # A class of the user's refuses what a provider sent: that is the provider's answer, not an error of ours.
-        raise _Refused(Outcome.INVALID_PAYLOAD, f"the conversion raised {type(error).__name__}") from error
     if interaction.status is InteractionStatus.COMPLETED:
-        same = canonical(plain_answer(step, payload)) == canonical(stored_answer(draft, step, interaction))
-        return Outcome.DUPLICATE if same else Outcome.CONFLICT
+        return Outcome.DUPLICATE if is_repeat(draft, step, interaction, payload) else Outcome.CONFLICT
     if interaction.status in (InteractionStatus.CANCELLED, InteractionStatus.FAILED):
         return Outcome.TERMINAL
     late = event.arrived_at_ms > interaction.deadline_epoch_ms
@@ -153,7 +151,8 @@ def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRe
         message = f"Await interaction timed out: {interaction.interaction_id}"
         interaction_ended(draft, interaction, InteractionStatus.TIMED_OUT, "AWAIT_TIMEOUT", message)
         return Outcome.LATE
-    admit(draft, event, execution, step, interaction, value)
+    value, payload, metadata = projected(draft, step, interaction, payload, value)
+    admit(draft, event, execution, step, interaction, value, payload, metadata)
     return Outcome.ADMITTED
 
 
@@ -170,6 +169,33 @@ def check_answer(draft: Draft, step: AwaitDefinition, payload: Json) -> None:
         check_list(draft, "responsePayload", items)
     except PayloadError as error:
         raise _Refused(Outcome.PAYLOAD_TOO_LARGE, str(error)) from error
+
+
+def is_repeat(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord, payload: Json) -> bool:
+    """Whether the completed interaction was answered with this very payload."""
+    kept = interaction.transport_metadata.get(DIGEST)
+    if kept is not None:
+        return bool(kept == digest(payload))
+    return canonical(plain_answer(step, payload)) == canonical(stored_answer(draft, step, interaction))
+
+
+def projected(
+    draft: Draft, step: AwaitDefinition, interaction: InteractionRecord, payload: Json, value: object
+) -> tuple[object, Json, dict[str, Json]]:
+    """What flows on, what the row keeps of it, and the row's metadata. Nothing is changed yet.
+
+    Raises _Refused with invalid_payload: the interaction stays open, for a better answer or another release.
+    """
+    metadata = interaction.transport_metadata
+    try:
+        check_pinned(step, interaction)
+        if step.completion is None:
+            return value, payload, metadata
+        value, kept = project(step.completion, interaction, value)
+        check_payload(draft, kept, "the answer of", step)
+        return value, kept, {**metadata, DIGEST: digest(payload)}
+    except PayloadError as error:
+        raise _Refused(Outcome.INVALID_PAYLOAD, str(error)) from error
 
 
 def check_row_token(
@@ -205,9 +231,10 @@ def admit(
     step: AwaitDefinition,
     interaction: InteractionRecord,
     value: object,
+    payload: Json,
+    metadata: dict[str, Json],
 ) -> None:
     """Record the answer, once, and let the execution go on as its path allows."""
-    payload = event.envelope.response_payload
     if step.expands and interaction.item_index is None:
         put_list(draft, interaction.execution_id, step.index + 1, elements(payload))
         payload = None
@@ -218,6 +245,7 @@ def admit(
         response_payload=payload,
         actor=event.envelope.actor,
         updated_at_epoch_ms=draft.now_ms,
+        transport_metadata=metadata,
     )
     draft.put_interaction(interaction)
     draft.delete(draft.keys.deadline(interaction.deadline_epoch_ms, interaction.interaction_id))

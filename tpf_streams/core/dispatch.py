@@ -38,6 +38,8 @@ def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: i
         check_request(draft, index, len(payload), row_bytes(payload))
     else:
         check_payload(draft, payload, "the request of", step)
+        if step.to_transport is not None:
+            check_payload(draft, step.to_transport(payload), "the request of", step)
     interaction = new_interaction(draft, execution, step, item_index, payload)
     ensure_unit(draft, execution, step, interaction)
     if item_index is None:
@@ -98,6 +100,7 @@ def new_interaction(
         dispatched_at_epoch_ms=now,
         created_at_epoch_ms=now,
         updated_at_epoch_ms=now,
+        transport_metadata=step.pinned,
     )
 
 
@@ -195,7 +198,11 @@ def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
             interaction,
             status=InteractionStatus.DISPATCHED,
             version=interaction.version + 1,
-            transport_metadata=metadata_row(draft, metadata, interaction.transport_type),
+            # What is pinned comes last: no transport takes back what the request promised of its answer (T31).
+            transport_metadata={
+                **metadata_row(draft, metadata, interaction.transport_type),
+                **interaction.transport_metadata,
+            },
             updated_at_epoch_ms=draft.now_ms,
         )
     )

@@ -18,6 +18,11 @@ Json: TypeAlias = Any
 """A plain JSON value: None, bool, int, float, str, a list of these, or a dict of str to these. Decimals are str."""
 
 
+COMPLETION_TYPE = "tpf.await.completion.type"
+COMPLETION_PROJECTOR = "tpf.await.completion.projector"
+"""In an interaction's metadata: what its answer was going to be read and projected with when it was asked for."""
+
+
 class Cardinality(StrEnum):
     ONE_TO_ONE = "ONE_TO_ONE"
     ONE_TO_MANY = "ONE_TO_MANY"
@@ -103,6 +108,21 @@ class StepDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class Completion:
+    """How an answer becomes the output of a step whose provider speaks another type (contract 3, step 7).
+
+    Built by the DSL. `read` makes the transport value of a payload, and raises PayloadError where it is none. `project`
+    takes the stored request and that value to what flows on and to its plain JSON, which the row keeps: it raises
+    PayloadError, and whatever a projector of the user's raises. Both are pure.
+    """
+
+    transport_type: str
+    projector: str | None
+    read: Callable[[Json], object]
+    project: Callable[[Json, Any], tuple[object, Json]]
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitDefinition:
     """An await step (contract 12.1)."""
 
@@ -129,6 +149,16 @@ class AwaitDefinition:
     convert: Callable[[Json], object] = lambda payload: payload
     """Completion payload (plain JSON) -> the object the next step takes. Raises PayloadError. Pure. Where the step
     expands: of one item of the answer."""
+    transport_input_type: str = ""
+    transport_output_type: str = ""
+    """What requests call the two types (contract 1.1); by default as the pipeline does."""
+    to_transport: Callable[[Json], Json] | None = None
+    """Stored request -> the `requestPayload` of a provider that speaks another type; None: it is the same. Pure, so
+    that a request is a function of its row. Raises PayloadError."""
+    completion: Completion | None = None
+    """None where answers are of the output type itself: then `convert` is all there is."""
+    pinned: dict[str, Json] = field(init=False, repr=False, compare=False)
+    """What the metadata of each new interaction says of `completion`; shared by all of them and never changed."""
     joins: bool = field(init=False, repr=False, compare=False)
     """Whether its request is a list: the whole of what comes before it."""
     expands: bool = field(init=False, repr=False, compare=False)
@@ -140,6 +170,16 @@ class AwaitDefinition:
         object.__setattr__(self, "labels", {"step_id": self.step_id, "transport": self.transport.type})
         object.__setattr__(self, "joins", self.cardinality.joins)
         object.__setattr__(self, "expands", self.cardinality.expands)
+        object.__setattr__(self, "transport_input_type", self.transport_input_type or self.input_type)
+        object.__setattr__(self, "transport_output_type", self.transport_output_type or self.output_type)
+        object.__setattr__(self, "pinned", {} if self.completion is None else _pinned(self.completion))
+
+
+def _pinned(completion: Completion) -> dict[str, Json]:
+    found: dict[str, Json] = {COMPLETION_TYPE: completion.transport_type}
+    if completion.projector is not None:
+        found[COMPLETION_PROJECTOR] = completion.projector
+    return found
 
 
 AnyStep: TypeAlias = StepDefinition | AwaitDefinition

@@ -17,6 +17,7 @@ from tpf_streams.core.step import (
     StepDefinition,
     TransportSpec,
 )
+from tpf_streams.dsl.completion import Boundary
 from tpf_streams.dsl.naming import is_topic, kebab_case
 from tpf_streams.dsl.policy import PREVIOUS, SECRET
 from tpf_streams.dsl.reading import Reading
@@ -68,7 +69,9 @@ def service_step(step: ParsedStep, way: Way, *, last: bool) -> StepDefinition:
     )
 
 
-def _await_step(step: ParsedStep, keys: AwaitKeys, transport: TransportSpec, types: TypeRegistry) -> AwaitDefinition:
+def _await_step(
+    step: ParsedStep, keys: AwaitKeys, transport: TransportSpec, boundary: Boundary, types: TypeRegistry
+) -> AwaitDefinition:
     union, record = types.unions.get(step.output_type), types.records.get(step.input_type)
     decimals = [field.name for field in record.fields if field.type == "decimal"] if record else []
     return AwaitDefinition(
@@ -89,18 +92,24 @@ def _await_step(step: ParsedStep, keys: AwaitKeys, transport: TransportSpec, typ
         arms=tuple(union.arms) if union else (),
         decimal_fields=frozenset(decimals),
         convert=types.converter(step.output_type),
+        transport_input_type=boundary.input_type,
+        transport_output_type=boundary.output_type,
+        to_transport=boundary.to_transport,
+        completion=boundary.completion,
     )
 
 
-def _step(step: ParsedStep, way: Way, types: TypeRegistry, *, last: bool) -> AnyStep:
+def _step(
+    step: ParsedStep, way: Way, boundaries: Mapping[int, Boundary], types: TypeRegistry, *, last: bool
+) -> AnyStep:
     keys = step.awaits
     if keys is None:
         return service_step(step, way, last=last)
     assert keys.transport is not None  # a transport that could not be read is a problem, and ends the load before this
-    return _await_step(step, keys, keys.transport, types)
+    return _await_step(step, keys, keys.transport, boundaries[step.index], types)
 
 
-def assemble(reading: Reading, ways: Sequence[Way]) -> PipelineDefinition:
+def assemble(reading: Reading, ways: Sequence[Way], boundaries: Mapping[int, Boundary]) -> PipelineDefinition:
     """The definition of a file that was read and connected without a problem; names of topics may still be illegal."""
     settings, source = reading.settings, reading.source
     names = outline(reading)
@@ -110,7 +119,7 @@ def assemble(reading: Reading, ways: Sequence[Way]) -> PipelineDefinition:
         pipeline_id=names.pipeline_id,
         app_name=reading.app_name,
         steps=tuple(
-            _step(step, way, reading.types, last=step is reading.steps[-1])
+            _step(step, way, boundaries, reading.types, last=step is reading.steps[-1])
             for step, way in zip(reading.steps, ways, strict=True)
         ),
         application_id=application_id,

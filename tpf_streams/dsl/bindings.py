@@ -21,6 +21,9 @@ from tpf_streams.core.step import (
     PipelineDefinition,
     StepDefinition,
 )
+from tpf_streams.dsl.outgoing import outgoing
+from tpf_streams.dsl.protobuf import is_message
+from tpf_streams.dsl.scalars import SCALARS
 from tpf_streams.dsl.shapes import record_classes, union_members
 from tpf_streams.dsl.types import TypeRegistry
 from tpf_streams.errors import DefinitionError, PayloadError, Problem
@@ -111,8 +114,8 @@ def prepare(step: StepDefinition, types: TypeRegistry, function: Callable[..., A
     """Check a callable and bind the classes of its annotations. Raises ValueError saying what does not fit."""
     signature = inspect_callable(function)
     _check_kind(step, signature)
-    _bind_classes(types, step.input_type, signature.input, "input")
-    _bind_classes(types, step.output_type, item_of(signature.output), "output")
+    bind_classes(types, step.input_type, signature.input, "input")
+    bind_classes(types, step.output_type, item_of(signature.output), "output")
     return signature
 
 
@@ -135,7 +138,7 @@ def finish_binding(
         signature.takes_context,
         _acceptor(admitted, types),
         _input_converter(step, types, signature.input),
-        _finisher(step, types),
+        finisher(f"step {step.name!r}", step.output_type, types),
     )
 
 
@@ -160,6 +163,45 @@ def inspect_callable(function: Callable[..., Any]) -> Signature:
         raise ValueError("must take (value) or (value, context), and nothing else that is required")
     takes_context = len(required) == 2 or (len(positional) > 1 and positional[1].name == "context")
     return Signature(_kind(target), takes_context, hints.get(positional[0].name), hints.get("return"))
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectorSignature:
+    """What a projector says of itself; annotations as in `Signature`."""
+
+    request: Any
+    completion: Any
+    output: Any
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether it takes the completion as plain JSON."""
+        return _wants_json(self.completion)
+
+    def takes(self, transport: str | type) -> bool:
+        """Whether it takes values of this class, or of this scalar; without annotation everything is taken."""
+        members = union_members(self.completion)
+        if self.completion is None or Any in members or self.wants_json:
+            return True
+        cls = SCALARS[transport].python if isinstance(transport, str) else transport
+        return any(isinstance(member, type) and issubclass(cls, member) for member in members)
+
+
+def inspect_projector(function: Callable[..., Any]) -> ProjectorSignature:
+    """Raises ValueError: not callable, not a plain function, or its parameters are not (request, completion)."""
+    if not callable(function):
+        raise ValueError(f"{type(function).__name__} is not callable; a function is wanted")
+    target = function if inspect.isroutine(function) or isinstance(function, type) else function.__call__  # type: ignore[operator]
+    if _kind(target) is not StepKind.FUNCTION:
+        raise ValueError("a projector is a plain function: it runs while the answer is decided, and waits for nothing")
+    try:
+        signature = inspect.signature(function)
+        signature.bind(None, None)
+    except (TypeError, ValueError):
+        raise ValueError("a projector takes (request, completion), and nothing else that is required") from None
+    hints = _hints(target, function)
+    first, second = (hints.get(name) for name in list(signature.parameters)[:2])
+    return ProjectorSignature(first, second, hints.get("return"))
 
 
 def _hints(target: Callable[..., Any], function: Callable[..., Any]) -> dict[str, Any]:
@@ -204,7 +246,8 @@ def item_of(annotation: Any) -> Any:
     return annotation
 
 
-def _bind_classes(types: TypeRegistry, type_name: str, annotation: Any, side: str) -> None:
+def bind_classes(types: TypeRegistry, type_name: str, annotation: Any, side: str) -> None:
+    """Let the classes of an annotation stand for their types. Raises ValueError."""
     if is_many(annotation):
         annotation = item_of(annotation)
     concrete = types.concrete(type_name)
@@ -231,21 +274,21 @@ def _acceptor(admitted: Collection[str] | None, types: TypeRegistry) -> Callable
 
 def _input_converter(step: StepDefinition, types: TypeRegistry, annotation: Any) -> Callable[[Any], Any]:
     if step.joins:
-        one = _one_converter(step, types, item_of(annotation) if is_many(annotation) else None)
+        one = input_converter(step.input_type, types, item_of(annotation) if is_many(annotation) else None)
         if typing.get_origin(annotation) in _LAZY:
             return lambda values: map(one, values)
         return lambda values: [one(value) for value in values]
-    return _one_converter(step, types, annotation)
+    return input_converter(step.input_type, types, annotation)
 
 
-def _one_converter(step: StepDefinition, types: TypeRegistry, annotation: Any) -> Callable[[Any], Any]:
-    members = union_members(annotation)
-    if any(member in _MAPPINGS or typing.get_origin(member) in _MAPPINGS for member in members):
-        return types.encoder(step.input_type)
+def input_converter(type_name: str, types: TypeRegistry, annotation: Any) -> Callable[[Any], Any]:
+    """From a value of `type_name` to what the parameter with this annotation takes."""
+    if _wants_json(annotation):
+        return types.encoder(type_name)
     wanted = {types.bound_to(cls): cls for cls in record_classes(annotation)}
     others = {kind: cls for kind, cls in wanted.items() if kind and types.model(kind) is not cls}
     if not others:
-        return types.converter(step.input_type) if not wanted else _unless(tuple(wanted.values()), step, types)
+        return types.converter(type_name) if not wanted else _unless(tuple(wanted.values()), type_name, types)
     readers = {kind: (cls, types.converter_to(kind, cls), types.encoder(kind)) for kind, cls in others.items()}
 
     def convert(value: Any) -> Any:
@@ -258,15 +301,21 @@ def _one_converter(step: StepDefinition, types: TypeRegistry, annotation: Any) -
     return convert
 
 
-def _unless(classes: tuple[type, ...], step: StepDefinition, types: TypeRegistry) -> Callable[[Any], Any]:
+def _wants_json(annotation: Any) -> bool:
+    members = union_members(annotation)
+    return any(member in _MAPPINGS or typing.get_origin(member) in _MAPPINGS for member in members)
+
+
+def _unless(classes: tuple[type, ...], type_name: str, types: TypeRegistry) -> Callable[[Any], Any]:
     """Instances pass untouched: the usual case, and the cheap one."""
-    convert = types.converter(step.input_type)
+    convert = types.converter(type_name)
     return lambda value: value if isinstance(value, classes) else convert(value)
 
 
-def _finisher(step: StepDefinition, types: TypeRegistry) -> Callable[[Any], Any]:
-    convert = types.converter(step.output_type)
-    concrete = frozenset(types.concrete(step.output_type))
+def finisher(name: str, type_name: str, types: TypeRegistry) -> Callable[[Any], Any]:
+    """From what the callable of that name gave to the instance of `type_name` that flows on."""
+    convert = types.converter(type_name)
+    concrete = frozenset(types.concrete(type_name))
     type_of = types.type_of
 
     def finish(result: Any) -> Any:
@@ -274,6 +323,8 @@ def _finisher(step: StepDefinition, types: TypeRegistry) -> Callable[[Any], Any]
             return result
         if isinstance(result, dict):
             return convert(result)
-        raise PayloadError(f"step {step.name!r} gave {type(result).__name__} where {step.output_type} is declared")
+        if is_message(result):
+            return convert(outgoing(result))
+        raise PayloadError(f"{name} gave {type(result).__name__} where {type_name} is declared")
 
     return finish

@@ -21,7 +21,7 @@ from tpf_streams.errors import JsonPolicyError
 if TYPE_CHECKING:
     from tpf_streams.dsl.types import TypeRegistry
 
-_EMBEDDED_MAX = 3 * 1024 * 1024
+EMBEDDED_MAX = 3 * 1024 * 1024
 """Bytes of JSON inside a JSON string: no more than an aggregate payload may have (contract 0.6)."""
 
 
@@ -178,7 +178,7 @@ def _embedded(value: Json) -> dict[str, Json]:
     """An object that came as a string of JSON (contract 1.5)."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
-            value = parse_json(value.encode(), _EMBEDDED_MAX)
+            value = parse_json(value.encode(), EMBEDDED_MAX)
         except (JsonPolicyError, UnicodeEncodeError):
             raise Mismatch("a string that begins like JSON and is not") from None
     if not isinstance(value, dict):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tpf_streams.dsl.protobuf import INSTALL
 from tpf_streams.dsl.report import shown, suggestion
 
 _REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
@@ -52,7 +53,8 @@ class Importer:
                 raise ValueError(
                     f"no module {name}, neither installed nor in the working directory or above the pipeline file"
                 ) from None
-            raise ValueError(f"module {name} imports {error.name}, which is not installed") from error
+            hint = f"; {INSTALL}" if error.name in ("google", "google.protobuf") else ""
+            raise ValueError(f"module {name} imports {error.name}, which is not installed{hint}") from error
         except (Exception, SystemExit) as error:  # a script without a guard: its exit code 0 would say "valid"
             raise ValueError(f"module {name} fails to import: {type(error).__name__}: {error}") from error
 

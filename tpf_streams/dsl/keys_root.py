@@ -66,7 +66,7 @@ ROOT = Table(
             required=True,
             variants=BY_KIND,
         ),
-        "basePackage": unused("it names Java packages; types go by their declared names"),
+        "basePackage": text("Version 3: requests name their types `<basePackage>.grpc.PipelineTypes$<type>`."),
         "runtimeLayout": unused("one process runs the whole pipeline"),
         "aspects": unused("aspects of the reference do not exist here"),
         "contract": unused("there is no contract check between releases"),

@@ -54,7 +54,19 @@ _AWAIT = Table(
             required=True,
             variants=BY_TYPE,
         ),
-        "completion": refused("completion projectors are not supported yet; let the provider answer the output type"),
+        "completion": mapping(
+            "Makes the output of the stored request and an answer of another type.",
+            table=Table(
+                {
+                    "type": text(
+                        "What is answered: a declared type, a scalar, or package.module:Class of a protobuf message, "
+                        "pydantic model or dataclass.",
+                        required=True,
+                    ),
+                    "projector": text("package.module:name of a pure function of (request, answer).", required=True),
+                }
+            ),
+        ),
         "assignee": text("Who is asked: a field of the input, or a literal."),
         "group": text("Which group is asked: a field of the input, or a literal."),
         "onItemTimeout": choice(

@@ -22,7 +22,11 @@ _HEADERS = mapping(
 
 
 TRANSPORTS = ("interaction-api", "webhook", "kafka", "sqs")
-_TYPE = {"type": choice("The transport.", required=True, choices=TRANSPORTS)}
+_TYPE = {
+    "type": choice("The transport.", required=True, choices=TRANSPORTS),
+    "inputType": text("What requests are, where it is not the input: a declared type or package.module:Class."),
+    "outputType": text("What answers are, where it is not the output: a declared type or package.module:Class."),
+}
 _URL = text("Where requests are sent, an http or https URL.")
 _KAFKA = Table(
     _TYPE

@@ -12,6 +12,7 @@ from typing import Any
 from tpf_streams.core.step import PipelineDefinition, StepDefinition
 from tpf_streams.dsl.assembly import Outline, assemble, outline, service_step
 from tpf_streams.dsl.bindings import Signature, StepBinding, finish_binding, prepare
+from tpf_streams.dsl.completion import Boundary, BoundaryBuilder
 from tpf_streams.dsl.defaults import defaults_of
 from tpf_streams.dsl.imports import Importer
 from tpf_streams.dsl.objects import Endpoint, ObjectPublishConfig, ObjectSourceConfig
@@ -63,9 +64,9 @@ def load_pipeline(
     places = Places(settings_overrides, config, environ)
     reading = _read(document, places, report, importer)
     check(reading.settings, reading.steps, report, str(path), require_secret)
-    ways, bound = _connect(reading, functions, importer, report)
+    ways, bound, boundaries = _connect(reading, functions, importer, document.classes, report)
     report.raise_problems()
-    definition = assemble(reading, ways)
+    definition = assemble(reading, ways, boundaries)
     report.raise_problems()
     bindings = {
         index: finish_binding(step, reading.types, function, signature, ways[index].kinds)
@@ -126,15 +127,19 @@ _Bound = tuple[StepDefinition, Callable[..., Any], Signature]
 
 
 def _connect(
-    reading: Reading, functions: Mapping[str, Callable[..., Any]], importer: Importer, report: Report
-) -> tuple[list[Way], dict[int, _Bound]]:
+    reading: Reading,
+    functions: Mapping[str, Callable[..., Any]],
+    importer: Importer,
+    classes: Mapping[str, type],
+    report: Report,
+) -> tuple[list[Way], dict[int, _Bound], dict[int, Boundary]]:
     """Follow the types from step to step and bind classes and callables, as far as the file could be read."""
     services = [step for step in reading.steps if step.awaits is None]
     for name in functions:
         if name not in [step.name for step in services]:
             report.problem(reading.root.file, 0, name, "a callable is given for it, and no service step has this name")
     if not reading.connected:
-        return [], {}
+        return [], {}, {}
     ways = _route(reading)
     _bind_endpoint(reading.input, reading.steps[0].input_type, reading.types, importer)
     _bind_endpoint(reading.output, reading.steps[-1].output_type, reading.types, importer)
@@ -146,8 +151,22 @@ def _connect(
             bound[step.index] = (step, function, prepare(step, reading.types, function))
         except ValueError as error:
             parsed.section.problem("service", str(error))
+    builders = {
+        step.index: BoundaryBuilder(
+            step.awaits.boundary,
+            (step.input_type, step.output_type),
+            reading.types,
+            lambda text: classes.get(text) or importer.find(text),
+            reading.wire_prefix,
+        )
+        for step in reading.steps
+        if step.awaits is not None
+    }
+    told = len(report.problems)
     _check_classes(reading)
-    return ways, bound
+    if len(report.problems) > told:
+        return ways, bound, {}  # no converter can be built of a class that does not fit
+    return ways, bound, {index: builder.build() for index, builder in builders.items()}
 
 
 def _route(reading: Reading) -> list[Way]:

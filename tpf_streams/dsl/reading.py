@@ -53,6 +53,8 @@ class Reading:
     output: Endpoint | None
     source: ObjectSourceConfig | None
     publish: ObjectPublishConfig | None
+    wire_prefix: str = ""
+    """Before the names of declared types in requests."""
 
     @property
     def connected(self) -> bool:
@@ -74,15 +76,30 @@ def read_pipeline(
         root.problem("appName", "needs a letter or digit")
     layers = _pipeline_layer(root) + _outer_layers(path, places, report)
     settings = resolve(layers, kebab_case(app_name), places.environ, report)
-    types = read_types(root, _version(root))
+    version = _version(root)
+    types = read_types(root, version)
     first = read_endpoint(root, "input", "from", "emits", "subscription")
     last = read_endpoint(root, "output", "to", "consumes", "checkpoint")
     source = read_source(root, first, settings, path.parent)
     publish = read_publish(root, last, settings, path.parent)
     names = TypeNames(types, lambda text: declare_class(types, text))
     steps = _steps(root, names, settings)
+    prefix = _wire_prefix(root, version)
     root.finish()
-    return Reading(root, app_name, settings, types, steps, first, last, source, publish)
+    return Reading(root, app_name, settings, types, steps, first, last, source, publish, prefix)
+
+
+def _wire_prefix(root: Section, version: int) -> str:
+    """Requests name the types as the reference's generated contract does (contract 1.1), where a package is given."""
+    package = root.text("basePackage")
+    if package is None:
+        return ""
+    if version < 3:
+        root.note("basePackage", "accepted and unused: it names Java packages; types go by their declared names")
+        return ""
+    prefix = f"{package}.grpc.PipelineTypes$"
+    root.note("basePackage", f"requests name their types {prefix}<type>; here they go by their declared names")
+    return prefix
 
 
 def _version(root: Section) -> int:

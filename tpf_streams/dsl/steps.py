@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tpf_streams.core.step import Cardinality, CorrelationStrategy, OnItemTimeout, TransportSpec
+from tpf_streams.dsl.completion import BoundaryKeys, read_boundary
 from tpf_streams.dsl.keys_steps import ALIASES, StepKind
 from tpf_streams.dsl.naming import step_id
 from tpf_streams.dsl.report import one_of, shown, suggestion
@@ -29,6 +30,7 @@ class AwaitKeys:
     assignee: str | None
     group: str | None
     on_item_timeout: OnItemTimeout
+    boundary: BoundaryKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +102,26 @@ def _await_keys(
     body = section.section("await")
     if body is None:
         return AwaitKeys(
-            timeout, None, CorrelationStrategy.INTERACTION_ID, False, fields, None, None, OnItemTimeout.FAIL_UNIT
+            timeout,
+            None,
+            CorrelationStrategy.INTERACTION_ID,
+            False,
+            fields,
+            None,
+            None,
+            OnItemTimeout.FAIL_UNIT,
+            BoundaryKeys(),
         )
     strategy, require = _correlation(body, settings)
     transport = body.section("transport")
+    boundary = read_boundary(body, transport, cardinality)
     spec = read_transport(transport, settings) if transport else None
     assignee, group = (_person(body, key, input_type, cardinality, names) for key in ("assignee", "group"))
     late = body.choice("onItemTimeout", OnItemTimeout)
     if late is None or settings.above_pipeline("await.onItemTimeout"):
         late = OnItemTimeout(settings.required_text("await.onItemTimeout"))
     body.finish()
-    return AwaitKeys(timeout, spec, strategy, require, fields, assignee, group, late)
+    return AwaitKeys(timeout, spec, strategy, require, fields, assignee, group, late, boundary)
 
 
 def _correlation(body: Section, settings: Settings) -> tuple[CorrelationStrategy, bool]:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tpf_streams.core.json_policy import normalise
 from tpf_streams.core.step import Json
 from tpf_streams.dsl.codecs import Codecs
+from tpf_streams.dsl.outgoing import outgoing
 from tpf_streams.dsl.scalars import Mismatch
 from tpf_streams.dsl.shapes import RecordType, Shape, UnionType, generate, record_of, shape_of
 from tpf_streams.errors import PayloadError
@@ -161,7 +161,7 @@ class TypeRegistry:
         found = self._encoders.get(name)
         if found is None:
             self._known(name)
-            found = self._encoders[name] = _refusing(
+            found = self._encoders[name] = refusing(
                 self._codecs.writer(name),
                 lambda value: f"Failed to normalize await payload from {type(value).__name__}",
             )
@@ -175,18 +175,18 @@ class TypeRegistry:
         if name is None:
             name = self.type_of(value)
             if name is None:
-                return normalise(value)
+                return outgoing(value)
         return self.encoder(name)(value)
 
     def _reading(self, name: str, codec: Callable[[Any], Any]) -> Callable[[Json], object]:
-        return _refusing(codec, lambda _: f"Failed converting await payload to {name}")
+        return refusing(codec, lambda _: f"Failed converting await payload to {name}")
 
     def _known(self, name: str) -> None:
         if name not in self:
             raise KeyError(name)
 
 
-def _refusing(codec: Callable[[Any], Any], failed: Callable[[Any], str]) -> Callable[[Any], Any]:
+def refusing(codec: Callable[[Any], Any], failed: Callable[[Any], str]) -> Callable[[Any], Any]:
     """`codec`, its mismatches as PayloadError in the words of contract 1.5."""
 
     def convert(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from tpf_streams.core.completion import check_pinned, project, read
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
@@ -138,13 +139,14 @@ class Operator:
         step = None if interaction is None else self._definition.steps[interaction.step_index]
         if not isinstance(step, AwaitDefinition):
             return None
+        assert interaction is not None
         try:
-            step.convert(parse_json(str(arguments.get("payload", "")).encode(), ENVELOPE_BYTES_MAX))
+            value = read(step, parse_json(str(arguments.get("payload", "")).encode(), ENVELOPE_BYTES_MAX))
+            check_pinned(step, interaction)
+            if step.completion is not None:
+                project(step.completion, interaction, value)
         except PayloadError as error:
             return str(error)
-        except Exception as error:
-            # A class of the user's refused, as at admission; its words may hold the payload.
-            return f"the conversion raised {type(error).__name__}"
         return None
 
     async def _lifecycle(self, arguments: Mapping[str, Any]) -> Answer:

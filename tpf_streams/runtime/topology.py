@@ -72,19 +72,22 @@ def described(step: AnyStep, definition: PipelineDefinition) -> Answer:
         "assignee": step.assignee,
         "group": step.group,
         "onItemTimeout": step.on_item_timeout.value,
+        "transportInput": step.transport_input_type,
+        "transportOutput": step.transport_output_type,
+        "projector": step.completion.projector if step.completion else None,
     }
 
 
 def segments_of(definition: PipelineDefinition) -> Iterator[Answer]:
-    """Each run of service steps, and the await step that it ends at; None: the end of the pipeline."""
+    """Each run of service steps, and the step that it stops before: one that awaits or takes many; None: the end."""
     index, count = 0, len(definition.steps)
     while index <= count:
-        end = definition.next_await(index)
+        end = definition.segment_end(index)
         steps = [step.name for step in definition.segment(index)]
         if steps or end < count:
-            await_step = definition.steps[end].name if end < count else None
-            yield {"steps": steps, "stream": definition.is_stream(index), "until": await_step}
-        index = end + 1
+            until = definition.steps[end].name if end < count else None
+            yield {"steps": steps, "stream": definition.stream_from(index) is not None, "until": until}
+        index = end if end < count and not definition.steps[end].awaits else end + 1
 
 
 def _types(loaded: LoadedPipeline) -> dict[str, Any]:

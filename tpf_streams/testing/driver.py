@@ -26,6 +26,7 @@ from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import AwaitDefinition, Json
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
+from tpf_streams.dsl.outgoing import outgoing
 from tpf_streams.dsl.written import PipelineDocument
 from tpf_streams.engine.task import Task
 from tpf_streams.engine.wire import dead_letters_topic
@@ -123,7 +124,8 @@ class TopologyTestDriver:
     def answer(self, request: Mapping[str, Any] | InteractionRecord, payload: Json, **fields: Json) -> str:
         """Complete the interaction of a request envelope, or of a `pending` row (without a token, as an inbox does).
 
-        -> the outcome. `fields` override the envelope's own.
+        `payload`: plain JSON, or what stands for it: a protobuf message, a pydantic model, a dataclass. -> the outcome.
+        `fields` override the envelope's own.
         """
         if isinstance(request, InteractionRecord):
             request = {
@@ -147,7 +149,7 @@ class TopologyTestDriver:
 
     def complete_all(self, envelopes: Sequence[Mapping[str, Json] | bytes]) -> list[str]:
         """Hand in several completions at the same moment, in this order; -> the outcome of each."""
-        data = [it if isinstance(it, bytes) else orjson.dumps(dict(it)) for it in envelopes]
+        data = [it if isinstance(it, bytes) else orjson.dumps(dict(it), default=outgoing) for it in envelopes]
         outcomes = self._call(self._complete(data))
         self.run()
         return outcomes

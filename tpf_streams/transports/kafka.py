@@ -73,7 +73,7 @@ class KafkaTransport:
     def request_record(self, step: AwaitDefinition, interaction: InteractionRecord) -> Record:
         """The request. Raises TerminalError for a step that lacks a topic, or when no secret is configured."""
         settings = self._settings_of(step)
-        key = _key_of(settings.key, interaction)
+        key, payload = _key_of(settings.key, interaction), interaction.request_payload
         value = dispatch_envelope(
             tenant_id=interaction.tenant_id,
             execution_id=interaction.execution_id,
@@ -81,10 +81,10 @@ class KafkaTransport:
             correlation_id=interaction.correlation_id,
             step_id=interaction.step_id,
             deadline_epoch_ms=interaction.deadline_epoch_ms,
-            input_type=interaction.input_type,
-            output_type=interaction.output_type,
+            input_type=step.transport_input_type,
+            output_type=step.transport_output_type,
             resume_token=self._signer.sign(interaction.claims()),
-            request_payload=interaction.request_payload,
+            request_payload=payload if step.to_transport is None else step.to_transport(payload),
             transport_metadata=_metadata(settings, key, interaction),
         )
         headers = {
