@@ -7,19 +7,22 @@ from dataclasses import replace
 import orjson
 
 from tests.simulation.log import SimLog
-from tests.simulation.pipelines import OUTPUTS, Pipeline
+from tests.simulation.pipelines import OUTPUTS, Pipeline, kept
 from tests.simulation.provider import DIRECT, Ledger
 from tests.simulation.shadow import Change, Shadow, Violation
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.rows import text_id
-from tpf_streams.core.step import Parallelism
+from tpf_streams.core.step import AwaitDefinition, Parallelism
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.wire import SOURCE_HEADER
 from tpf_streams.ports import TopicPartition, Turn
 
 _OPEN = (InteractionStatus.WAITING, InteractionStatus.DISPATCHING, InteractionStatus.DISPATCHED)
 EXCUSED = 10**9
+
+
+_PINNED = ("tpf.await.completion.type", "tpf.await.completion.projector")
 
 
 class Auditor:
@@ -105,7 +108,10 @@ class Auditor:
         in_time = [answer for answer in honest if answer.arrived_ms <= new.deadline_epoch_ms]
         match new.status:
             case InteractionStatus.COMPLETED:
-                if not any(answer.payload == self.shadow.answer(self._pipeline, new) for answer in in_time):
+                step = self._pipeline.definition.steps[new.step_index]
+                assert isinstance(step, AwaitDefinition)
+                said = [kept(step, new.request_payload, answer.payload) for answer in in_time]
+                if self.shadow.answer(self._pipeline, new) not in said:
                     raise Violation(f"admitted without an honest answer in time: {new}, said {honest}")
             case InteractionStatus.TIMED_OUT:
                 self._timed_out(partition, turn, new)
@@ -316,5 +322,5 @@ def _lasting(row: InteractionRecord) -> InteractionRecord:
         response_payload=None,
         actor=None,
         updated_at_epoch_ms=0,
-        transport_metadata={},
+        transport_metadata={name: text for name, text in row.transport_metadata.items() if name in _PINNED},
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 
 from tests.simulation.provider import FORGERIES, Question
@@ -46,12 +48,21 @@ def _true(question: Question, outcome: Outcome, row: InteractionRecord | None, a
         return outcome in (Outcome.HELD, Outcome.TERMINAL)
     match outcome:
         case Outcome.ADMITTED | Outcome.DUPLICATE:
-            return row.status is InteractionStatus.COMPLETED and bool(answer == question.payload)
+            return row.status is InteractionStatus.COMPLETED and _said(row, answer, question.payload)
         case Outcome.CONFLICT:
-            return row.status is InteractionStatus.COMPLETED and answer != question.payload
+            return row.status is InteractionStatus.COMPLETED and not _said(row, answer, question.payload)
         case Outcome.LATE:
             return row.status is InteractionStatus.TIMED_OUT
         case Outcome.TERMINAL:
             return row.status is not InteractionStatus.COMPLETED
         case _:
             return outcome is Outcome.HELD
+
+
+def _said(row: InteractionRecord, answer: Json, payload: Json) -> bool:
+    """Whether the row was answered with this payload: it keeps that, or what was projected and a digest."""
+    digest = row.transport_metadata.get("tpf.await.completion.digest")
+    if digest is None:
+        return bool(answer == payload)
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return bool(digest == hashlib.sha256(text.encode()).hexdigest())

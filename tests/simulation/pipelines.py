@@ -9,6 +9,7 @@ from tpf_streams.core.step import (
     AnyStep,
     AwaitDefinition,
     Cardinality,
+    Completion,
     CorrelationStrategy,
     Json,
     Limits,
@@ -117,6 +118,8 @@ class _Draft:
     def wait(self, transport: str, shape: Cardinality = Cardinality.ONE_TO_ONE, *, keyed: bool = True) -> None:
         rng, index = self.rng, len(self.steps)
         signed = rng.random() < 0.7
+        timeout_ms = rng.randrange(15_000, 60_000)
+        projects = timeout_ms % 4 == 0 and shape is Cardinality.ONE_TO_ONE
         self.steps.append(
             AwaitDefinition(
                 index=index,
@@ -125,7 +128,7 @@ class _Draft:
                 cardinality=shape,
                 input_type="Request",
                 output_type="Answer",
-                timeout_ms=rng.randrange(15_000, 60_000),
+                timeout_ms=timeout_ms,
                 transport=_spec(transport, index, shared=rng.random() < 0.5, grouped=rng.random() < 0.3),
                 correlation=CorrelationStrategy.SIGNED_RESUME_TOKEN if signed else CorrelationStrategy.INTERACTION_ID,
                 require_token=signed,
@@ -133,9 +136,10 @@ class _Draft:
                 on_item_timeout=rng.choices(tuple(OnItemTimeout), (2, 3))[0],
                 arms=("yes", "no"),
                 convert=convert,
+                completion=Completion("Said", "projected", convert, project) if projects else None,
             )
         )
-        self.names.append(transport + MARKS[shape])
+        self.names.append(transport + MARKS[shape] + " projected" * projects)
 
     @property
     def waits(self) -> bool:
@@ -180,6 +184,21 @@ def draw_shapes(rng: Random, draft: _Draft) -> bool:
     if not draft.waits:
         draft.wait("kafka", rng.choice(tuple(Cardinality)), keyed=False)
     return stream
+
+
+def project(request: Json, value: object) -> tuple[object, Json]:
+    """A projector that loses something: two answers in a row may come to the same, and are a conflict all the same."""
+    assert isinstance(value, dict)
+    kept = {arm: {"of": request, "nonce": inner["nonce"] // 2} for arm, inner in value.items()}
+    return kept, kept
+
+
+def kept(step: AwaitDefinition, request: Json, payload: Json) -> Json:
+    """What the row of an honest answer keeps of it; `request` is the row's, and may be a later one than it answers."""
+    if step.completion is None:
+        return payload
+    ((arm, inner),) = payload.items()
+    return {arm: {"of": request, "nonce": inner["nonce"] // 2}}
 
 
 def draw_pipeline(rng: Random) -> Pipeline:

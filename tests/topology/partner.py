@@ -105,6 +105,23 @@ _MESSAGES = messages(
 )
 OrderMessage, DecisionMessage = _MESSAGES["OrderMessage"], _MESSAGES["DecisionMessage"]
 
+_STATUS = {
+    "reference": "string", "status": "string", "message": "string", "fee": "string", "conversation_id": "string",
+    "status_code": "int64", "payment_record_id": "string", "payment_record": "PaymentRecord",
+}  # fmt: skip
+_PAYMENTS = messages(
+    "payments.v1",
+    PaymentRecord={
+        "id": "string", "csv_id": "string", "recipient": "string", "amount": "string", "currency": "string",
+        "csv_payments_input_file_path": "string",
+    },
+    Approved=_STATUS,
+    Unapproved=_STATUS,
+    PaymentStatus={"approved": "oneof Approved", "unapproved": "oneof Unapproved"},
+)  # fmt: skip
+PaymentRecordMessage, PaymentStatusMessage = _PAYMENTS["PaymentRecord"], _PAYMENTS["PaymentStatus"]
+"""Of csv-payments."""
+
 
 # What the pipeline speaks
 

@@ -12,6 +12,9 @@ import pytest
 
 from tests.topology import partner
 from tests.topology.partner import ORDER, PROJECTED, PROTOBUF, DecisionMessage, OrderMessage, written
+from tests.topology.payments import DATA, open_payments, simulate
+from tests.topology.payments import PIPELINE as PAYMENTS
+from tests.topology.payments import written as payments_written
 from tpf_streams.core.step import COMPLETION_PROJECTOR
 from tpf_streams.dsl.outgoing import outgoing
 from tpf_streams.testing import TopologyTestDriver
@@ -130,6 +133,40 @@ def test_a_request_that_the_message_cannot_hold_fails_before_it_leaves(scene):
         assert driver.requests() == []
         driver.submit({**ORDER, "amount": "999.990", "more": 1})
         assert driver.requests()[0]["requestPayload"] == {**ORDER, "amount": "999.990", "priority": 2**53 + 1}
+
+
+def paid(folder: Path, pipeline: Path, *, durable: bool, lost: bool) -> list[dict[str, str]]:
+    """The output rows of 12 payments. `durable`: without a live session; `lost`: the process, while answers come."""
+    with open_payments(folder, concurrency=4, pipeline=pipeline) as driver:
+        simulate(driver, delay_ms=300, reject=0.5)
+        (execution_id,) = driver.submit_files(DATA / "payments_12.csv")
+        driver.advance(350)
+        if durable:
+            driver.cancel_session(execution_id)
+        if lost:
+            driver.stop()
+            driver.advance(300)
+            driver.start()
+        driver.advance(30_000)
+        execution = driver.execution(execution_id)
+        assert execution.status == "SUCCEEDED" and execution.summary is not None
+        arms = execution.summary.by_arm
+        assert (sum(arms.values()), min(arms.values()) > 0) == (12, True)
+    return payments_written(folder, "payments_12.csv")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_stream_of_messages_gives_what_a_stream_of_ours_does(tmp_path, durable, lost):
+    pipeline = tmp_path / "pipeline.yaml"
+    text = PAYMENTS.read_text(encoding="utf-8")
+    types = "PaymentRecordMessage\n        outputType: tests.topology.partner:PaymentStatusMessage\n"
+    kafka = "        type: kafka\n"
+    assert kafka in text
+    pipeline.write_text(text.replace(kafka, f"{kafka}        inputType: tests.topology.partner:{types}"))
+    plain = paid(tmp_path / "plain", PAYMENTS, durable=durable, lost=lost)
+    assert paid(tmp_path / "messages", pipeline, durable=durable, lost=lost) == plain
+    assert len(plain) == 12
 
 
 # Projectors

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.step import Json
+from tpf_streams.dsl.quick import SCALARS as QUICK_SCALARS
+from tpf_streams.dsl.quick import QuickSchema, as_plan, quick, record
 from tpf_streams.dsl.scalars import SCALARS, Codec, Mismatch, write_int64_text
 from tpf_streams.dsl.shapes import Shape, ShapeField, record_classes
 from tpf_streams.errors import JsonPolicyError
@@ -32,6 +34,7 @@ class Codecs:
         self._types = types
         self._int64_as_text = int64_as_text
         self._readers: dict[tuple[str, type], Codec] = {}
+        self._quick: dict[tuple[str, type], QuickSchema] = {}
         self._writers: dict[tuple[str, type], Codec] = {}
 
     # Reading
@@ -44,9 +47,21 @@ class Codecs:
     def record_reader(self, name: str, cls: type) -> Codec:
         found = self._readers.get((name, cls))
         if found is None:
-            found = _record_reader(self._types.shape(cls), self._field_reader)
-            self._readers[name, cls] = found
+            shape = self._types.shape(cls)
+            plan = _record_reader(shape, self._field_reader)
+            schema = self._quick[name, cls] = record(shape, self._field_schema)
+            found = self._readers[name, cls] = quick(schema, plan)
         return found
+
+    def _field_schema(self, shaped: ShapeField) -> QuickSchema:
+        """Of a field whose reader has been built."""
+        kind = shaped.spec.type
+        classes = record_classes(shaped.annotation)
+        if kind in QUICK_SCALARS:
+            return QUICK_SCALARS[kind]
+        if kind in self._types.records and len(classes) == 1:
+            return self._quick[kind, classes[0]]
+        return as_plan(self._field_reader(shaped))
 
     def _union_reader(self, name: str, classes: dict[str, type]) -> Codec:
         """`classes`: record type -> class to make where an annotation asks for another than the registry's."""
