@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import orjson
 import pytest
 
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
@@ -140,6 +141,22 @@ async def test_a_repeat_is_the_same_request(case):
     assert record == second.request_record(step, later)
     if record is None:
         assert await first.send(step, interaction) == await second.send(step, later)
+
+
+@each_case
+async def test_a_request_is_in_the_types_of_its_provider(case):
+    """Of what leaves as a record; what is sent otherwise, its own tests look at."""
+    step = replace(
+        step_over(case),
+        transport_input_type="partner.v1.Order",
+        transport_output_type="partner.v1.Verdict",
+        to_transport=lambda stored: {"order": stored["orderId"]},
+    )
+    record = PROVIDERS[case.type](SIGNER).request_record(step, interaction_over(case))
+    if record is not None:
+        sent = orjson.loads(record.value or b"")
+        assert (sent["inputType"], sent["outputType"]) == ("partner.v1.Order", "partner.v1.Verdict")
+        assert sent["requestPayload"] == {"order": "7"}
 
 
 @each_case

@@ -1,6 +1,6 @@
 """Writes what today's version leaves behind: durable rows and records of the events topic, for later ones to find.
 
-    python -m tests.replay.make tests/replay/data/NAME
+    python -m tests.replay.make tests/replay/data/NAME [SCENE...]
 
 One JSON file a scene: {shape, options, now_ms, rows: {hex key: hex value}, events: [{key, value, headers}], ends}.
 `ends`: execution id -> [status, error code] once the events are decided, the sources are empty, all work is done and
@@ -20,7 +20,7 @@ from unittest import mock
 
 import orjson
 
-from tests.replay.steps import elements
+from tests.replay.steps import PROJECTED, definition_options, elements
 from tests.unit.core.machine import Machine, pipeline, token
 from tpf_streams.core import effects as fx
 from tpf_streams.core import events as ev
@@ -36,7 +36,7 @@ class Scene:
 
     def __init__(self, shape: str, **options: Any) -> None:
         self.shape, self.options = shape, options
-        self.machine = Machine(pipeline(shape, **options))
+        self.machine = Machine(pipeline(shape, **definition_options(options)))
         self.events: list[Parts] = []
         self.ends: dict[str, list[str | None]] = {}
 
@@ -186,6 +186,19 @@ def early() -> Scene:
     return scene
 
 
+def projected() -> Scene:
+    """Answers of another type than the output: asked for, and admitted with what follows still owed."""
+    scene = Scene("ws", completion=PROJECTED)
+    machine = scene.machine
+    asked, answered, repeated = (scene.begin({"n": n}, f"key-{n}") for n in range(3))
+    machine.send()
+    rows = {it: machine.interaction(it, 0) for it in (asked, answered, repeated)}
+    for it in (answered, repeated):
+        machine.answer(rows[it], {"said": it})
+    scene.later(scene.answer(rows[asked], {"said": asked}), scene.answer(rows[repeated], {"said": repeated}))
+    return scene
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     "scalar": scalar,
     "slot": slot,
@@ -193,14 +206,17 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "durable": durable,
     "closing": closing,
     "early": early,
+    "projected": projected,
 }
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True)
     for name, make in SCENES.items():
+        if names and name not in names:
+            continue
         (folder / f"{name}.json").write_text(json.dumps(make().document(), indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpf_streams.core.step import ItemReject
+from tpf_streams.core.step import Completion, ItemReject, Json
+
+PROJECTED = "projected"
+"""Stands for a `Completion` among the options of a scene."""
+PROJECTIONS: list[Json] = []
+"""What has been projected in this process."""
 
 
 def elements(count: int) -> list[Any]:
@@ -19,3 +24,16 @@ def source(count: int) -> Any:
 
 def step(value: object) -> object:
     return {"of": value}
+
+
+def definition_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a scene as a definition takes them."""
+    if options.get("completion") != PROJECTED:
+        return options
+    return {**options, "completion": Completion("Said", "steps:projected", lambda payload: payload, project)}
+
+
+def project(request: Json, value: Any) -> tuple[object, Json]:
+    PROJECTIONS.append(value)
+    found = {"asked": request, "answered": value}
+    return found, found

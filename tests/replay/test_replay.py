@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.replay import make
-from tests.replay.steps import source, step
+from tests.replay.steps import PROJECTIONS, definition_options, source, step
 from tests.unit.core.machine import TIMEOUT_MS
 from tests.unit.engine.shell import Shell
 from tpf_streams.core import rows
@@ -58,7 +58,7 @@ def restored(document: dict[str, Any]) -> Shell:
     shape = document["shape"]
     functions = [source if letter == "S" else step for letter in shape if letter in "Ss"]
     transports: Any = {it: Outside(it) for it in ("webhook", "sqs")} if set(shape) & set("wq") else None
-    shell = Shell(shape, *functions, transports=transports, **document["options"])
+    shell = Shell(shape, *functions, transports=transports, **definition_options(document["options"]))
     shell.clock.jump(document["now_ms"] - shell.clock.now_ms())
     shell.env.publisher = Publisher()
     found = {bytes.fromhex(key): bytes.fromhex(value) for key, value in document["rows"].items()}
@@ -89,6 +89,20 @@ async def test_it_goes_on_to_its_end(file):
     await shell.pass_time(TIMEOUT_MS + shell.env.deadline_grace_ms + 1)
     assert shell.task.state.early_rows == 0
     assert shell.dead_letters() == []
+    await shell.task.close()
+
+
+async def test_an_answer_that_was_admitted_is_not_projected_again():
+    document = json.loads((Path(__file__).parent / "data" / "v1-projected" / "projected.json").read_text())
+    shell = restored(document)
+    await shell.log.append([Record(events_topic("pay"), *parts_of(event), 0) for event in document["events"]])
+    PROJECTIONS.clear()
+    await shell.open()
+    await shell.settle()
+    asked = next(iter(document["ends"]))
+    assert [{"said": asked}] == PROJECTIONS
+    given = {it["of"]["answered"]["said"]: it["of"]["asked"] for it in shell.outputs()}
+    assert given == {it: {"n": n} for n, it in enumerate(document["ends"])}
     await shell.task.close()
 
 

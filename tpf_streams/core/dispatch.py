@@ -39,7 +39,7 @@ def dispatch(draft: Draft, execution: ExecutionRecord, index: int, item_index: i
     else:
         check_payload(draft, payload, "the request of", step)
         if step.to_transport is not None:
-            check_payload(draft, step.to_transport(payload), "the request of", step)
+            check_payload(draft, step.request_payload(payload), "the request of", step)
     interaction = new_interaction(draft, execution, step, item_index, payload)
     ensure_unit(draft, execution, step, interaction)
     if item_index is None:

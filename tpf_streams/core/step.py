@@ -153,8 +153,7 @@ class AwaitDefinition:
     transport_output_type: str = ""
     """What requests call the two types (contract 1.1); by default as the pipeline does."""
     to_transport: Callable[[Json], Json] | None = None
-    """Stored request -> the `requestPayload` of a provider that speaks another type; None: it is the same. Pure, so
-    that a request is a function of its row. Raises PayloadError."""
+    """Of a provider that speaks another type; None: the same. Pure, so that a request is a function of its row."""
     completion: Completion | None = None
     """None where answers are of the output type itself: then `convert` is all there is."""
     pinned: dict[str, Json] = field(init=False, repr=False, compare=False)
@@ -173,6 +172,10 @@ class AwaitDefinition:
         object.__setattr__(self, "transport_input_type", self.transport_input_type or self.input_type)
         object.__setattr__(self, "transport_output_type", self.transport_output_type or self.output_type)
         object.__setattr__(self, "pinned", {} if self.completion is None else _pinned(self.completion))
+
+    def request_payload(self, stored: Json) -> Json:
+        """The `requestPayload` of a request, or of an inbox entry (contract 1.1). Raises PayloadError."""
+        return stored if self.to_transport is None else self.to_transport(stored)
 
 
 def _pinned(completion: Completion) -> dict[str, Json]:

@@ -192,6 +192,8 @@ def inspect_projector(function: Callable[..., Any]) -> ProjectorSignature:
     if not callable(function):
         raise ValueError(f"{type(function).__name__} is not callable; a function is wanted")
     target = function if inspect.isroutine(function) or isinstance(function, type) else function.__call__  # type: ignore[operator]
+    if getattr(function, "__name__", "") == "<lambda>":
+        raise ValueError("a projector has a name of its own: it is pinned in every interaction that waits for it")
     if _kind(target) is not StepKind.FUNCTION:
         raise ValueError("a projector is a plain function: it runs while the answer is decided, and waits for nothing")
     try:

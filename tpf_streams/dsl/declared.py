@@ -11,11 +11,12 @@ from typing import Any
 
 from tpf_streams.core.step import ItemReject
 from tpf_streams.dsl.bindings import inspect_callable, is_many, item_of
-from tpf_streams.dsl.shapes import is_record_class, record_classes
+from tpf_streams.dsl.shapes import record_classes
 from tpf_streams.dsl.written import PipelineDocument, Placed, from_python
 from tpf_streams.ports import StepKind
 
 VERSION = 3
+_UNDER_AWAIT = ("transport", "completion", "assignee", "group", "onItemTimeout")
 _SHAPES = {
     (False, False): None,
     (False, True): "EXPANSION",
@@ -32,7 +33,7 @@ class DeclaredSteps:
         self.functions: dict[str, Callable[..., Any]] = {}
         self._root = dict(root)
         self._steps: list[Placed] = []
-        self._classes: dict[str, type] = {}
+        self._objects: dict[str, Any] = {}
         self._path: Path | None = None
 
     def service(self, name: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> None:
@@ -52,7 +53,10 @@ class DeclaredSteps:
     def awaits(self, name: str, keys: Mapping[str, Any], file: str, line: int) -> None:
         """`keys` as in pipeline.yaml; those under `await` may stand beside the others. `input` is what the step before
         gives, unless it is said. Raises ValueError for types that are said nowhere."""
-        inner = {key: keys[key] for key in ("transport", "assignee", "group", "onItemTimeout") if key in keys}
+        inner = {key: keys[key] for key in _UNDER_AWAIT if key in keys}
+        for key, of_python in (("transport", ("inputType", "outputType")), ("completion", ("type", "projector"))):
+            if isinstance(inner.get(key), Mapping):
+                inner[key] = {name: self._written(it) if name in of_python else it for name, it in inner[key].items()}
         correlation = keys.get("correlation", "signedResumeToken")
         inner["correlation"] = correlation if isinstance(correlation, Mapping) else {"strategy": correlation}
         step: dict[str, Any] = {"name": name, "kind": "await", "await": inner}
@@ -65,7 +69,7 @@ class DeclaredSteps:
     def document(self, app_name: str) -> PipelineDocument:
         """Raises TypeError for a value that no document can hold."""
         root = {"version": VERSION, "appName": app_name, **self._root, "steps": self._steps}
-        return from_python(self._path or Path("pipeline"), root, self._classes)
+        return from_python(self._path or Path("pipeline"), root, self._objects)
 
     def _add(self, step: Mapping[str, Any], file: str, line: int) -> None:
         self._path = self._path or Path(file)
@@ -80,8 +84,11 @@ class DeclaredSteps:
             raise ValueError(f"step {name!r}: annotate its {side} with a pydantic model or dataclass, or give {side}=")
         return "|".join(self._named(cls) for cls in classes)
 
-    def _named(self, cls: type) -> str:
-        assert is_record_class(cls)
-        text = f"{cls.__module__}:{cls.__qualname__}"
-        self._classes[text] = cls
+    def _written(self, given: Any) -> Any:
+        """A transport type or projector may be the class or function itself."""
+        return self._named(given) if callable(given) else given
+
+    def _named(self, found: Any) -> str:
+        text = f"{found.__module__}:{found.__qualname__}"
+        self._objects[text] = found
         return text

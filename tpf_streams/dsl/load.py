@@ -64,7 +64,7 @@ def load_pipeline(
     places = Places(settings_overrides, config, environ)
     reading = _read(document, places, report, importer)
     check(reading.settings, reading.steps, report, str(path), require_secret)
-    ways, bound, boundaries = _connect(reading, functions, importer, document.classes, report)
+    ways, bound, boundaries = _connect(reading, functions, importer, document.objects, report)
     report.raise_problems()
     definition = assemble(reading, ways, boundaries)
     report.raise_problems()
@@ -106,18 +106,18 @@ def _document(pipeline: Path | str | PipelineDocument, report: Report) -> Pipeli
 
 def _read(document: PipelineDocument, places: Places, report: Report, importer: Importer) -> Reading:
     return read_pipeline(
-        document, places, report, lambda types, text: _declare_class(types, text, document.classes, importer)
+        document, places, report, lambda types, text: _declare_class(types, text, document.objects, importer)
     )
 
 
-def _declare_class(types: TypeRegistry, text: str, classes: Mapping[str, type], importer: Importer) -> str:
+def _declare_class(types: TypeRegistry, text: str, objects: Mapping[str, Any], importer: Importer) -> str:
     """Declare what a Python class shows, under its name, or the union of several, parted by `|`. Raises ValueError."""
-    names = [_declare_one(types, part, classes, importer) for part in text.split("|")]
+    names = [_declare_one(types, part, objects, importer) for part in text.split("|")]
     return names[0] if len(names) == 1 else types.declare_union(names)
 
 
-def _declare_one(types: TypeRegistry, text: str, classes: Mapping[str, type], importer: Importer) -> str:
-    cls = classes.get(text) or importer.find(text)
+def _declare_one(types: TypeRegistry, text: str, objects: Mapping[str, Any], importer: Importer) -> str:
+    cls = objects.get(text) or importer.find(text)
     if not is_record_class(cls):
         raise ValueError(f"{text} is neither a pydantic model nor a dataclass")
     return types.declare(cls)
@@ -130,7 +130,7 @@ def _connect(
     reading: Reading,
     functions: Mapping[str, Callable[..., Any]],
     importer: Importer,
-    classes: Mapping[str, type],
+    objects: Mapping[str, Any],
     report: Report,
 ) -> tuple[list[Way], dict[int, _Bound], dict[int, Boundary]]:
     """Follow the types from step to step and bind classes and callables, as far as the file could be read."""
@@ -156,7 +156,7 @@ def _connect(
             step.awaits.boundary,
             (step.input_type, step.output_type),
             reading.types,
-            lambda text: classes.get(text) or importer.find(text),
+            lambda text: objects.get(text) or importer.find(text),
             reading.wire_prefix,
         )
         for step in reading.steps

@@ -15,11 +15,11 @@ from tpf_streams.dsl.report import Report
 @dataclass(frozen=True, slots=True)
 class PipelineDocument:
     """`path`: the file that it stands in, YAML or Python; folders and settings files are relative to its folder.
-    `classes`: what texts in it stand for that no import would find, and need not be imported again."""
+    `objects`: what texts in it stand for, classes and functions that no import might find."""
 
     path: Path
     root: MapNode
-    classes: Mapping[str, type] = field(default_factory=dict)
+    objects: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ def from_file(path: Path, report: Report) -> PipelineDocument:
     return PipelineDocument(path, parse_yaml(read_text(path, str(path)), str(path), report))
 
 
-def from_python(path: Path, root: Mapping[str, Any], classes: Mapping[str, type]) -> PipelineDocument:
+def from_python(path: Path, root: Mapping[str, Any], objects: Mapping[str, Any]) -> PipelineDocument:
     """The document that nested dicts, lists and plain values say. Raises TypeError for anything else."""
     node = _node(root, 1)
     assert isinstance(node, MapNode)
-    return PipelineDocument(path, node, classes)
+    return PipelineDocument(path, node, objects)
 
 
 def _node(value: Any, line: int) -> Node:

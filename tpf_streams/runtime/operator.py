@@ -15,7 +15,7 @@ from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
 from tpf_streams.core.outcome import Outcome
-from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
+from tpf_streams.core.step import AnyStep, AwaitDefinition, Json, PipelineDefinition
 from tpf_streams.engine.lifecycle import lifecycle_topic
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
 from tpf_streams.errors import JsonPolicyError, PayloadError, TpfError
@@ -106,7 +106,7 @@ class Operator:
             "needsToken": isinstance(step, AwaitDefinition) and step.require_token,
         }
         if payload:
-            found["requestPayload"] = self.views.request_payload(interaction)
+            found["requestPayload"] = _asked(step, self.views.request_payload(interaction))
         if token and self._definition.resume_token_secrets:
             found["resumeToken"] = resume_token(self._definition, interaction)
         return found
@@ -195,6 +195,15 @@ async def settled(views: LogViews, execution_id: str) -> None:
         if found is None or found.status.terminal or (found.await_unit_id and not views.owed_count()):
             return
         await asyncio.sleep(0.02)
+
+
+def _asked(step: AnyStep, stored: Json) -> Json:
+    """The request as its provider reads it. One that an earlier release stored, and no message of this one can hold, is
+    shown as it was stored: an inbox must not be hidden by one of its entries."""
+    try:
+        return step.request_payload(stored) if isinstance(step, AwaitDefinition) else stored
+    except PayloadError:
+        return stored
 
 
 def completion_bytes(arguments: Mapping[str, Any], default_tenant: str) -> bytes:

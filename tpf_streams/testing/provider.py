@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from tpf_streams.core.step import Json
+from tpf_streams.dsl.outgoing import outgoing
 from tpf_streams.engine.clock import first_of, until_stopped
 from tpf_streams.ports import Clock, InputRecord, ReaderSource, Record, RecordReader, TopicPartition
 from tpf_streams.testing.provider_options import ProviderOptions, load_answer, parse_provider_spec
@@ -191,7 +192,7 @@ class SimulatedProvider:
         return None
 
     def _envelope(self, request: dict[str, Any], payload: Json) -> bytes:
-        """The completion (contract 1.2): the token goes back as it came."""
+        """The completion (contract 1.2): the token goes back as it came. The payload may be a message or a model."""
         return orjson.dumps(
             {
                 "tenantId": request["tenantId"],
@@ -201,7 +202,8 @@ class SimulatedProvider:
                 "idempotencyKey": request["interactionId"],
                 "responsePayload": payload,
                 "actor": self._actor,
-            }
+            },
+            default=outgoing,
         )
 
     def _key(self, request: dict[str, Any]) -> bytes | None:

@@ -73,7 +73,7 @@ class KafkaTransport:
     def request_record(self, step: AwaitDefinition, interaction: InteractionRecord) -> Record:
         """The request. Raises TerminalError for a step that lacks a topic, or when no secret is configured."""
         settings = self._settings_of(step)
-        key, payload = _key_of(settings.key, interaction), interaction.request_payload
+        key = _key_of(settings.key, interaction)
         value = dispatch_envelope(
             tenant_id=interaction.tenant_id,
             execution_id=interaction.execution_id,
@@ -84,7 +84,7 @@ class KafkaTransport:
             input_type=step.transport_input_type,
             output_type=step.transport_output_type,
             resume_token=self._signer.sign(interaction.claims()),
-            request_payload=payload if step.to_transport is None else step.to_transport(payload),
+            request_payload=step.request_payload(interaction.request_payload),
             transport_metadata=_metadata(settings, key, interaction),
         )
         headers = {

@@ -129,6 +129,33 @@ def test_a_class_inside_a_function_serves_though_no_import_finds_it():
     assert load(steps).definition.steps[0].input_type == "Hidden"
 
 
+def test_what_a_provider_speaks_may_be_classes_and_functions():
+    @dataclass
+    class Said:
+        ok: bool
+
+    def decided(request, said):
+        assert said == Said(True)
+        return request
+
+    steps = DeclaredSteps({})
+    keys = {"input": Line, "output": Line, "timeout": "PT5M", "transport": KAFKA | {"inputType": Line}}
+    steps.awaits("Ask", keys | {"completion": {"type": Said, "projector": decided}}, __file__, 7)
+    (ask,) = load(steps).definition.steps
+    assert isinstance(ask, AwaitDefinition) and ask.completion is not None and ask.to_transport is not None
+    value, kept = ask.completion.project({"sku": "a"}, ask.completion.read({"ok": True}))
+    assert (value, kept) == (Line("a"), {"sku": "a"})
+
+
+def test_a_projector_needs_a_name_that_tells_it_from_another():
+    steps = DeclaredSteps({})
+    completion = {"type": "boolean", "projector": lambda request, ok: request}
+    keys = {"input": Line, "output": Line, "timeout": "PT5M", "transport": KAFKA, "completion": completion}
+    steps.awaits("Ask", keys, __file__, 7)
+    (found,) = problems(steps)
+    assert found.startswith("7 steps[0].await.completion.projector: a projector has a name of its own")
+
+
 def test_names_are_known_before_everything_is_right():
     steps = DeclaredSteps({"publish": {"topic": "a-out"}})
     steps.awaits("Ask", {"input": Line, "output": Line, "timeout": "5m", "transport": KAFKA}, __file__, 7)
