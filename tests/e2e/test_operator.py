@@ -177,6 +177,33 @@ def test_an_answer_to_a_log_that_nobody_runs_carries_its_execution_to_the_end(pl
     assert [it["outcome"] for it in one["output"]] == ["APPROVED"]
 
 
+def test_cancel_and_redrive_of_a_running_owner_and_of_a_log_that_nobody_runs(place, order):
+    with started(*place.words(order, pipeline=APPROVAL, provider=None)) as process:
+        wait_until(lambda: one_waits(place))
+        first = one_waits(place)
+        assert first is not None
+        cancelled = tpf("cancel", "--data-dir", place.data, first["interactionId"], "--reason", "closed today")
+        assert (cancelled.returncode, cancelled.stdout) == (0, "interaction cancelled\n"), cancelled.stderr
+        found = finish(process)
+    assert found.returncode == 1
+    execution_id = first["executionId"]
+    shown = asked(place, "status", execution_id)
+    assert (shown["status"], shown["errorCode"]) == ("FAILED", "AWAIT_CANCELLED")
+    assert "closed today" in shown["errorMessage"]
+
+    stale = tpf("redrive", "--data-dir", place.data, execution_id, "--expected-version", "1", "--json")
+    assert (stale.returncode, result_of(stale)) == (1, {"outcome": "version_mismatch"})
+    assert "it has changed since" in stale.stderr
+    assert asked(place, "redrive", execution_id, "--expected-version", str(shown["version"])) == {"outcome": "redriven"}
+    second = asked(place, "pending")["interactions"][0]
+    assert second["interactionId"] != first["interactionId"]
+    assert asked(place, "cancel", execution_id) == {"kind": "execution", "outcome": "cancelled"}
+    again = tpf("cancel", "--data-dir", place.data, execution_id)
+    assert (again.returncode, again.stdout) == (1, "execution terminal\n")
+    nobody = tpf("redrive", "--data-dir", place.data, "no-such-id", "--json")
+    assert (nobody.returncode, result_of(nobody)) == (1, {"outcome": "not_found"})
+
+
 def test_tables_for_people(place):
     assert tpf(*place.words(ROWS_12)).returncode == 0
     shown = tpf("status", "--data-dir", place.data)

@@ -223,7 +223,8 @@ def test_a_step_that_raises_keeps_its_traceback_in_the_record(place, tmp_path):
     order = tmp_path / "order.json"
     order.write_text('{"orderId": "o-secret"}')
     words = place.words(order, pipeline=pipeline, provider=None)
-    found = tpf(*words, "--json", "--set", "pipeline.defaults.retry-limit=0")
+    settings = ("--set", "pipeline.defaults.retry-limit=0", "--set", "pipeline.orchestrator.max-retries=0")
+    found = tpf(*words, "--json", *settings)
     assert found.returncode == 1, found.stderr
     failed = result_of(found)["failed"]
     assert failed[0]["code"] == "RuntimeError"

@@ -34,10 +34,11 @@ async def test_missing_topics_are_made_as_they_are_needed(bootstrap_servers, tmp
         TopicSpec(requests, TopicUse.REQUESTS, 2, record_bytes=3_000_000),
     ]
     async with opened(bootstrap_servers, application, tmp_path, joined=False, partitions=3, topics=topics):
-        names = [f"{application}-{name}" for name in ("events", "changelog", "dead-letters", "lifecycle")]
+        own = ("events", "changelog", "dead-letters", "item-rejects", "lifecycle")
+        names = [f"{application}-{name}" for name in own]
         found = await described(bootstrap_servers, [*names, responses, requests])
-    events, changelog, _, lifecycle = internal = [found[name] for name in names]
-    assert [found[name].partitions for name in (*names, responses, requests)] == [3, 3, 1, 3, 3, 2]
+    events, changelog, _, _, lifecycle = internal = [found[name] for name in names]
+    assert [found[name].partitions for name in (*names, responses, requests)] == [3, 3, 1, 1, 3, 3, 2]
     assert {each.config["max.message.bytes"] for each in internal} == {str(INTERNAL_BYTES)}
     assert (lifecycle.number("retention.ms", 0), lifecycle.number("retention.bytes", 0)) == (WEEK_MS, 256 * 1024 * 1024)
     assert events.config["cleanup.policy"] == "delete"

@@ -48,7 +48,7 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
             summary=Summary(3, 2, 1, 0, {"approved": 2}),
         ),
         "0005650123abcd111182228333444444444444",
-        b'\x01["t","0123abcd-1111-8222-8333-444444444444","k","p",0,0,"SUCCEEDED",3,2,0,{"n":"1.50"},{"key":"a.csv"},null,null,null,null,1700000000000,1700000000001,"a.csv.out",{"items":3,"outputs":2,"rejected_rows":1,"rejected_items":0,"by_arm":{"approved":2}}]',
+        b'\x01["t","0123abcd-1111-8222-8333-444444444444","k","p",0,0,"SUCCEEDED",3,2,0,{"n":"1.50"},{"key":"a.csv"},null,null,null,null,1700000000000,1700000000001,"a.csv.out",{"items":3,"outputs":2,"rejected_rows":1,"rejected_items":0,"by_arm":{"approved":2},"place":null},0,null,null]',
     ),
     (
         KEYS.unit(ID),
@@ -64,7 +64,7 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
             ID, True, 3, 4, "ab", True, 2, 2, 1, 0, {"1": 2}, {"approved": 2}, ("C", "m", "d"), True, {"1": 1}, 1, 34
         ),
         "0005730123abcd111182228333444444444444",
-        b'\x01["0123abcd-1111-8222-8333-444444444444",true,3,4,"ab",true,2,2,1,0,{"1":2},{"approved":2},["C","m","d"],true,{"1":1},1,34]',
+        b'\x01["0123abcd-1111-8222-8333-444444444444",true,3,4,"ab",true,2,2,1,0,{"1":2},{"approved":2},["C","m","d"],true,{"1":1},1,34,null]',
     ),
     (
         KEYS.interaction(ID),
@@ -127,7 +127,7 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
         KEYS.early(ID),
         EarlyRecord(ID, "t", ID, "token", None, "a", {"ok": True}, T, T + 60_000),
         "0005790123abcd111182228333444444444444",
-        b'\x01["0123abcd-1111-8222-8333-444444444444","t","0123abcd-1111-8222-8333-444444444444","token",null,"a",{"ok":true},1700000000000,1700000060000]',
+        b'\x01["0123abcd-1111-8222-8333-444444444444","t","0123abcd-1111-8222-8333-444444444444","token",null,"a",{"ok":true},1700000000000,1700000060000,[]]',
     ),
     (
         KEYS.correlation(ID),

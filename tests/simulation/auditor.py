@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import orjson
 
+from tests.simulation.ends import ends_told, rejects_told, retries_kept
 from tests.simulation.log import SimLog
 from tests.simulation.pipelines import OUTPUTS, Pipeline, kept
 from tests.simulation.provider import DIRECT, Ledger
@@ -36,6 +37,8 @@ class Auditor:
         self.grace_until_ms: dict[int, int] = {}
         self._on_their_way: set[tuple[str, int, int | None]] = set()
         self.cancelled: set[str] = set()
+        self.redriven: set[str] = set()
+        """Executions for which an operator has asked for a redrive; whether they had failed then, nobody knows yet."""
         self.session_cancels: list[tuple[int, int, str]] = []
         """Partition, offset, execution: behind that event its session is not live."""
         self.undeliverable: set[str] = set()
@@ -71,6 +74,10 @@ class Auditor:
         self._moves_on(partition, turn, changes)
         for change in changes:
             self._row(partition, turn, change)
+        now_ms = int.from_bytes(self.shadow.tables[b"n"][partition.to_bytes(2, "big") + b"n"], "big")
+        ends_told(self._pipeline, turn, changes, self.redriven)
+        retries_kept(self.shadow, changes, now_ms)
+        rejects_told(self._pipeline, turn, changes, self.redriven)
         self._outputs_join(turn, changes)
         self._requests_join(turn, changes)
         self._deadlines()
@@ -94,9 +101,19 @@ class Auditor:
                 elif old.status.terminal and old != new:
                     raise Violation(f"ended interaction {old.interaction_id} was written again: {old} -> {new}")
             case b"a" | b"o" if old is not None or new is None:
-                raise Violation(f"an item was settled twice: {old} -> {new}")
+                again = old is not None and not old.payloads and old.execution_id in self.redriven
+                if not again:
+                    raise Violation(f"an item was settled twice: {old} -> {new}")
             case b"e" if old is not None and old.status.terminal and old != new:
-                raise Violation(f"ended execution changed: {old} -> {new}")
+                self._redriven(old, new)
+
+    def _redriven(self, old: ExecutionRecord, new: ExecutionRecord) -> None:
+        """An ended execution changes by a redrive only, and only where it had failed."""
+        failed = old.status is ExecutionStatus.FAILED and old.execution_id in self.redriven
+        # A turn may hold its second failure and its second redrive too.
+        redrives = new.attempt - old.attempt
+        if not failed or redrives < 1 or not 0 <= new.generation - old.generation <= redrives:
+            raise Violation(f"ended execution changed: {old} -> {new}")
 
     def _interaction(self, partition: int, turn: Turn, old: InteractionRecord | None, new: InteractionRecord) -> None:
         if old is not None:
@@ -116,7 +133,7 @@ class Auditor:
             case InteractionStatus.TIMED_OUT:
                 self._timed_out(partition, turn, new)
             case InteractionStatus.CANCELLED:
-                ended = self.shadow.execution(new.execution_id).status.terminal
+                ended = self.shadow.execution(new.execution_id).status.terminal or new.execution_id in self.redriven
                 if not ended and new.interaction_id not in self.cancelled:
                     raise Violation(f"cancelled by nobody: {new}")
             case InteractionStatus.FAILED if new.interaction_id not in self.undeliverable:
@@ -135,6 +152,10 @@ class Auditor:
         events = TopicPartition(self._log.events_topic, partition)
         read = {**self._log.task_positions(partition), **turn.positions}.get(events, 0)
         noted = self.noted.get(partition, {}) if now <= self.grace_until_ms.get(partition, 0) else {}
+        if now <= row.deadline_epoch_ms:
+            # A completion that came late ended it, in its turn in the log; what came in time by a clock that had jumped
+            # back meanwhile stands behind it.
+            noted = {}
         forwarded = self._forwarded(partition)
         for answer in honest:
             # Without a row an answer is held until the deadline in its token, and then forgotten (contract 0.11).
@@ -184,7 +205,7 @@ class Auditor:
         """Outputs leave with the turn that settles their items, all of them and no others."""
         told = [orjson.loads(record.value or b"") for record in turn.records if record.topic == OUTPUTS]
         sent = sorted(repr((body["executionId"], body["itemIndex"], body["payload"])) for body in told)
-        rows = [change.new for change in changes if change.kind == b"o"]
+        rows = [change.new for change in changes if change.kind == b"o" and change.new is not None]
         written = sorted(repr((row.execution_id, row.item_index, payload)) for row in rows for payload in row.payloads)
         if sent != written:
             raise Violation(f"outputs and output rows of one turn differ: {sent} and {written}")
@@ -235,7 +256,10 @@ class Auditor:
             return
         if self._first_of(sessions[0].stream) is None:
             return
-        in_flight = len(self._dispatched(sessions[0])) - len(self._settled(sessions[0]))
+        # What a redriven stream has not taken up yet is neither in flight nor settled.
+        dispatched = self._dispatched(sessions[0])
+        taken = {item for item in dispatched if item is None or item < sessions[0].next_item_index}
+        in_flight = len(taken - self._settled(sessions[0]))
         if not 0 <= in_flight <= self._window:
             raise Violation(f"{in_flight} items in flight, the window is {self._window}: {execution_id}")
 
@@ -273,6 +297,8 @@ class Auditor:
                 continue
             self.session_cancels.remove(cancel)
             sessions = self.shadow.of_execution(b"s", execution_id)
+            if execution_id in self.redriven:
+                continue  # another session may have begun behind the one that was cancelled
             if sessions and sessions[0].live and known.get(execution_id) == sessions[0].stream:
                 raise Violation(f"a cancelled session is live: {sessions[0]}")
 
@@ -296,7 +322,8 @@ class Auditor:
             self._on_their_way.add(place)
             first = self._first_of(session.stream)
             units = [unit for unit in self.shadow.of_execution(b"u", row.execution_id) if unit.step_index == first]
-            if not session.live and (not units or not units[0].dispatch_complete):
+            unit = max(units, key=lambda unit: unit.generation, default=None)
+            if not session.live and (unit is None or not unit.dispatch_complete):
                 raise Violation(f"the durable path went on before its gates: {row}, unit {units}")
 
     def _goes_on(self, change: Change, session: SessionRecord) -> bool:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from random import Random
 from types import ModuleType
 
-from tpf_streams.core import ending, fallback, parts, state, window
+from tpf_streams.core import ending, fallback, parts, recall, state, window
 from tpf_streams.engine import live_session, router, task
 
 _SMALL: tuple[tuple[tuple[ModuleType, ...], str, tuple[int, ...]], ...] = (
-    ((ending, fallback), "CLOSE_AT_ONCE", (1, 2, 3)),
+    ((ending, fallback, recall), "CLOSE_AT_ONCE", (1, 2, 3)),
     ((parts,), "PAGE", (1, 2)),
     ((parts,), "ROWS_MAX", (1, 2)),
     ((window,), "DURABLE_PULL", (1, 2, 3)),

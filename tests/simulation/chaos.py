@@ -10,6 +10,7 @@ from tests.simulation.provider import FORGERIES
 from tests.simulation.words import Fault
 from tests.simulation.world import World
 from tpf_streams.core.events import ExecutionCancelled, InteractionCancelled
+from tpf_streams.core.execution import ExecutionStatus
 from tpf_streams.engine.wire import completion_record, encode_cancel
 from tpf_streams.ports import Record
 from tpf_streams.testing.faults import CommitFault
@@ -189,6 +190,17 @@ async def cancel_by_operator(world: World) -> None:
         await _append(world, execution_id, ExecutionCancelled(execution_id, "operator"))
 
 
+async def redrive(world: World) -> None:
+    """An execution, most often one that has failed, goes on where it failed."""
+    shadow, rng = world.auditor.shadow, world.rng
+    failed = [row for row in shadow.executions if row.status is ExecutionStatus.FAILED]
+    found = failed if failed and rng.random() < 0.9 else shadow.executions
+    if found:
+        row = rng.choice(found)
+        world.count_execution(Fault.REDRIVE, row.execution_id)
+        await world.redrive(row, version=row.version if rng.random() < 0.3 else None)
+
+
 async def _append(world: World, ident: str, event: ExecutionCancelled | InteractionCancelled) -> None:
     key, value, headers = encode_cancel(event)
     await world.log.append([Record(world.log.events_topic, key, value, headers, world.home(ident))])
@@ -258,7 +270,7 @@ MOVES: dict[Move, int] = {
     crash_after_commit: 4,
     lose_result: 4,
     restart_provider: 2,
-    poke: 14,
+    poke: 21,
     poison: 5,
     hold_demand: 4,
     jump_clock: 1,
@@ -266,12 +278,13 @@ MOVES: dict[Move, int] = {
     steal: 4,
     freeze: 2,
     go_dark: 2,
-    refuse_opening: 3,
+    refuse_opening: 5,
     lose_router_commit: 3,
-    cancel_session: 13,
+    cancel_session: 18,
     cancel_by_operator: 4,
+    redrive: 9,
     change_source: 2,
-    fail_sending: 15,
+    fail_sending: 18,
     fail_publishing: 18,
     break_step: 13,
     break_decision: 2,

@@ -82,15 +82,24 @@ class Judgement:
         if set(outcomes) != wanted:
             raise Violation(f"{key} ended with {sorted(outcomes, key=repr)}, expected {sorted(wanted, key=repr)}")
         rows = world.auditor.shadow.of_execution(b"i", execution.execution_id)
+        answered = Counter((it.step_index, it.item_index) for it in rows if it.status is InteractionStatus.COMPLETED)
+        if any(count > 1 for count in answered.values()):
+            raise Violation(f"asked again in spite of an answer: {answered}")
         for row in rows:
-            if row.status is not InteractionStatus.COMPLETED and outcomes[row.item_index].payloads:
+            if not answered[row.step_index, row.item_index] and outcomes[row.item_index].payloads:
                 raise Violation(f"an output without an answer: {row}")
+        keys: dict[tuple[int, int | None], set[str]] = defaultdict(set)
+        for row in rows:
+            keys[row.step_index, row.item_index].add(row.idempotency_key)
+        if any(len(found) > 1 for found in keys.values()):
+            raise Violation(f"asked again under another idempotency key: {keys}")
 
     def _custody(self, execution: ExecutionRecord, row: OutputRecord) -> None:
         """An output holds the answers that hold the requests that hold the source item: nothing swapped or made up."""
         interactions: dict[tuple[int, int | None], InteractionRecord] = {
             (i.step_index, i.item_index): i
             for i in self.world.auditor.shadow.of_execution(b"i", execution.execution_id)
+            if i.status is InteractionStatus.COMPLETED
         }
         calls = self.world.pipeline.calls
         for payload in row.payloads:
@@ -158,6 +167,8 @@ class Judgement:
             raise Violation(f"{name} was not published: {execution}")
         if execution.published is None:
             return
+        if execution.status is ExecutionStatus.FAILED and execution.execution_id in self.world.auditor.redriven:
+            return  # what was published before the redrive stands, until another is
         rows = [outcomes[index] for index in sorted(outcomes, key=lambda index: index or 0)]
         lines = [orjson.dumps([row.item_index, payload]) for row in rows for payload in row.payloads]
         if content is None or content.split(b"--")[0].split() != b"\n".join(lines).split():

@@ -96,15 +96,18 @@ class Bookshelf:
     lossy: bool
     """Whether rows may be lost, so that what was published may not be what comes out in the end."""
     files: dict[str, bytes] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
     writes: Counter[str] = field(default_factory=Counter)
     breaks: Counter[str] = field(default_factory=Counter)
     """Times that publishing still fails, by execution key."""
 
-    def put(self, name: str, content: bytes) -> None:
-        """A repeat must write the same bytes, whoever writes them."""
-        if not self.lossy and self.files.get(name, content) != content:
+    def put(self, name: str, content: bytes, generation: int) -> None:
+        """A repeat must write the same bytes, whoever writes them; a redriven execution may have more."""
+        before = self.generations.get(name, 0)
+        if not self.lossy and generation <= before and self.files.get(name, content) != content:
             raise Violation(f"{name} was written twice, with different bytes")
         self.files[name] = content
+        self.generations[name] = max(generation, before)
         self.writes[name] += 1
 
 
@@ -131,6 +134,6 @@ class Publisher:
         lines = [orjson.dumps([row.item_index, payload]) for row in outputs for payload in row.payloads]
         refused = [orjson.dumps([row.ordinal, row.item_index, row.reason]) for row in rejects]
         name = f"{key}.out"
-        self.shelf.put(name, b"\n".join([*lines, b"--", *refused]))
+        self.shelf.put(name, b"\n".join([*lines, b"--", *refused]), execution.generation)
         self.ran()
         return name

@@ -48,8 +48,11 @@ def _explains(world: World, execution: ExecutionRecord, reject: RejectRecord | N
             failing = world.pipeline.definition.on_item_failure
             drained = execution.error_code in (BROKE, REFUSED) or failing is OnItemFailure.REJECT_ITEM
             return bool(planned) and (drained or execution.error_code is not None)
-    # The steps of a segment share its retries, and so do the elements of a source.
-    return 0 in planned.values() or sum(planned.values()) > world.retries
+    if code == REFUSED:
+        return 0 in planned.values()
+    # The steps of a segment share its tries, and so do the elements of a source; a scalar segment as a whole has more.
+    rounds = 1 if world.pipeline.streams else 1 + world.pipeline.definition.limits.max_retries
+    return 0 in planned.values() or sum(planned.values()) >= (1 + world.retries) * rounds
 
 
 def _ends(world: World, row: InteractionRecord, reject: RejectRecord | None) -> bool:

@@ -8,7 +8,7 @@ from tests.simulation.application import new_process
 from tests.simulation.chaos import MOVES, Move
 from tests.simulation.shadow import Violation
 from tests.simulation.world import World
-from tpf_streams.core.execution import OwedKind
+from tpf_streams.core.execution import ExecutionStatus, OwedKind
 from tpf_streams.core.rows import deadline_of
 
 ROUNDS_MAX = 600
@@ -108,6 +108,10 @@ async def quiet(world: World) -> None:
         # What a bug has left half done is taken up by the next opening, not before: it might go on for ever.
         for process in list(world.processes):
             await world.kill(process)
+    for row in world.auditor.shadow.executions:
+        # What goes on again must come to an end again.
+        if row.status is ExecutionStatus.FAILED and world.rng.random() < 0.4:
+            await world.redrive(row, version=None)
     if world.sync == "interval" or world.bugs:
         for key in list(world.sources.counts):
             await world.submit(key)
@@ -136,14 +140,14 @@ async def _round(world: World) -> bool:
 
 
 def _nothing_forgotten(world: World) -> None:
-    """When nobody moves or sleeps, nothing is owed but what waits for a slot, or for room in a window."""
+    """When nobody moves or sleeps, nothing is owed but what waits for a slot, for room in a window, or for its time."""
     busy = any(not task.idle for process in world.processes for task in process.worker.tasks.values())
     if busy or world.clock.next_wake_ms is not None:
         return
     for owed in world.auditor.shadow.tables[b"w"].values():
         whole = owed.kind is OwedKind.SEGMENT and owed.item_index is None
         source = whole and world.pipeline.definition.stream_from(owed.step_index) is not None
-        if owed.kind is not OwedKind.SLOT and not source:
+        if owed.kind not in (OwedKind.SLOT, OwedKind.RETRY) and not source:
             raise Violation(f"owed, and nobody does it: {owed}")
 
 
@@ -164,7 +168,7 @@ def _pass_quiet_time(world: World) -> None:
     if world.provider.next_ms is not None:
         waits.append(world.provider.next_ms - round(clock.monotonic_s() * 1000))
     if not waits:
-        firsts = [deadline_of(key)[0] for kind in (b"d", b"z") for key in shadow.tables[kind]]
+        firsts = [deadline_of(key)[0] for kind in (b"d", b"t", b"z") for key in shadow.tables[kind]]
         waits = [max(min(firsts, default=0) + 1 - clock.now_ms(), HOLD_STEP_MS)]
     clock.advance(max(1, min(waits)))
 

@@ -25,7 +25,7 @@ _CLASSES: dict[bytes, type] = {
     b"w": OwedRecord,
     b"y": EarlyRecord,
 }
-_INDEXES = (b"c", b"d", b"l", b"m", b"n", b"z")
+_INDEXES = (b"c", b"d", b"j", b"l", b"m", b"n", b"t", b"z")
 
 
 class Violation(AssertionError):

@@ -33,6 +33,7 @@ class Fault(StrEnum):
     ROUTER_CRASH = "router commit lost"
     SESSION_CANCELLED = "session cancelled"
     OPERATOR_CANCEL = "operator cancels"
+    REDRIVE = "operator redrives"
     SOURCE_CHANGED = "source changed"
     STEP_RAISED = "step raised"
     DECISION_RAISED = "decision raised"

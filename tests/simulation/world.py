@@ -20,9 +20,10 @@ from tests.simulation.shadow import Violation
 from tests.simulation.steps import Failures, Sources
 from tests.simulation.words import ABSENT, Fault, Table
 from tpf_streams.core.effects import Fact
-from tpf_streams.core.events import ExecutionSubmitted, SessionCancelled
+from tpf_streams.core.events import ExecutionSubmitted, RedriveRequested, SessionCancelled
+from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.identity import IdFactory, partition_of, route_hash, route_of
-from tpf_streams.engine.wire import encode_cancel, encode_submission
+from tpf_streams.engine.wire import encode_cancel, encode_redrive, encode_submission
 from tpf_streams.errors import TaskLostError
 from tpf_streams.logs.memory import SyncMode
 from tpf_streams.ports import Record, Turn
@@ -84,6 +85,8 @@ class World:
         self.decisions_left: int | None = None
         self.lists_checked = 0
         """Executions that were held against the model of lists."""
+        self.redrives = 0
+        """How often an operator has asked for one."""
         self.bugs = 0
         """Decisions that have raised."""
         self.retries = rng.randrange(3)
@@ -164,6 +167,14 @@ class World:
         record = Record(self.log.events_topic, key, value, headers, home)
         _, partition, offset = await self.log.append_one(record)
         self.auditor.session_cancels.append((partition, offset, execution_id))
+
+    async def redrive(self, row: ExecutionRecord, *, version: int | None) -> None:
+        """An operator wants a failed execution to go on."""
+        event = RedriveRequested(row.execution_id, version, self.rng.random() < 0.95, "operator")
+        key, value, headers = encode_redrive(event)
+        self.auditor.redriven.add(row.execution_id)
+        self.redrives += 1
+        await self.log.append([Record(self.log.events_topic, key, value, headers, self.home(row.execution_id))])
 
     async def answer(self) -> bool:
         """The provider gives one of the answers that are due, if there is one."""

@@ -378,7 +378,7 @@ def test_many_to_one_is_cancelled(tmp_path, transport, what):
     with open_shape(tmp_path, "Sjk", transport=transport) as driver:
         execution_id = driver.submit({"id": "i"})
         (row,) = driver.pending()
-        cancel: dict[str, Callable[[], None]] = {
+        cancel: dict[str, Callable[[], str]] = {
             "execution": lambda: driver.cancel_execution(execution_id),
             "interaction": lambda: driver.cancel_interaction(row.interaction_id),
         }

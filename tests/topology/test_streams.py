@@ -140,7 +140,8 @@ def assert_only_the_second_failed(driver: TopologyTestDriver, ids: list[str], br
     assert failed.error_code == "INTERNAL_ERROR"
     assert "a defect of the machine" in (failed.error_message or "")
     assert "Traceback" in (failed.error_detail or "")
-    (letter,) = driver.dead_letters()
+    letter, of_execution = driver.dead_letters()
+    assert dict(of_execution.headers)["tpf-reason"] == b"non_retryable"
     assert (letter.value, dict(letter.headers)["tpf-reason"]) == (broken, b"decision_raised")
     assert driver.pending() == []
 

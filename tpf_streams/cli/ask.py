@@ -20,6 +20,10 @@ from tpf_streams.runtime.open_log import RunNote, open_local_log, recall
 from tpf_streams.runtime.operator import Operator, running, settled
 from tpf_streams.runtime.views import Answer
 
+RUNS = ("complete", "redrive", "cancel")
+"""Commands that the pipeline itself has to carry out."""
+MOVES = ("admitted", "redriven", "cancelled")
+"""Outcomes behind which an execution goes on."""
 OWNER_STARTS_S = 3.0
 """An owner has the lock before it has the socket, and for a moment after."""
 
@@ -81,7 +85,7 @@ def _without_owner(question: Question) -> Answer:
         Path(note.pipeline),
         settings_overrides=note.settings,
         config=Path(note.config) if note.config else None,
-        require_secret=question.command == "complete",
+        require_secret=question.command in RUNS,
     )
     return run_loop(_opened(question, note, loaded))
 
@@ -90,7 +94,7 @@ async def _opened(question: Question, note: RunNote, loaded: LoadedPipeline) -> 
     async with AsyncExitStack() as stack:
         log = open_local_log(loaded, question.data_dir)
         stack.push_async_callback(log.close)
-        if question.command != "complete":
+        if question.command not in RUNS:
             return await Operator(loaded.definition, log).answer(question.command, question.arguments)
         output_dir = Path(note.output_dir) if note.output_dir else None
         application = build(loaded, log, SystemClock(), output_dir=output_dir)
@@ -98,7 +102,14 @@ async def _opened(question: Question, note: RunNote, loaded: LoadedPipeline) -> 
         operator = Operator(loaded.definition, log, application, tenant)
         async with running(application):
             answer = await operator.answer(question.command, question.arguments)
-            interaction = operator.views.interaction(str(question.arguments.get("interactionId") or ""))
-            if answer["outcome"] == "admitted" and interaction is not None:
-                await settled(operator.views, interaction.execution_id)
+            execution_id = _moved(operator, question.arguments)
+            if answer["outcome"] in MOVES and execution_id is not None:
+                await settled(operator.views, execution_id)
             return answer
+
+
+def _moved(operator: Operator, arguments: Mapping[str, Any]) -> str | None:
+    """The execution that a command has set in motion."""
+    named = str(arguments.get("interactionId") or arguments.get("executionId") or arguments.get("id") or "")
+    interaction = operator.views.interaction(named)
+    return named if interaction is None else interaction.execution_id

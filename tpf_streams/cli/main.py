@@ -11,11 +11,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from tpf_streams.cli.cancel import cancel
 from tpf_streams.cli.complete import complete
 from tpf_streams.cli.console import INTERNAL, Exit, JsonAwareCommand, log_to_stderr, refuse
 from tpf_streams.cli.describe import describe
 from tpf_streams.cli.pending import pending
 from tpf_streams.cli.provider import provider
+from tpf_streams.cli.redrive import redrive
 from tpf_streams.cli.replay import replay
 from tpf_streams.cli.run import STEP_THREADS, run
 from tpf_streams.cli.schema import schema
@@ -37,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (validate, run, status, pending, complete, replay, describe, provider, schema):
+for command in (validate, run, status, pending, complete, redrive, cancel, replay, describe, provider, schema):
     app.command(cls=JsonAwareCommand)(command)
 
 

@@ -25,14 +25,16 @@ Invariants
 ----------
 I1  An interaction leaves the open statuses once, and never comes back.
 I2  One completion is admitted per interaction; the first payload is kept.
-I3  An item is settled once: its output row, or its row of the list, exists exactly when it is settled.
+I3  An item is settled once, but for one that a redrive takes up again because nothing came of it: its output row, or
+    its row of the list, exists exactly when it is settled.
 I4  dispatched - settled = in flight, 0 <= in flight <= window on the live path.
 I5  A slot is held by: a session, for an item not dispatched; an open interaction; or an owed continuation of the live
     path. Every slot goes back once.
 I6  A deadline row exists exactly while its interaction is open.
 I7  A terminal execution changes no more, and owes nothing but the closing of its open interactions and what its log
-    already holds.
+    already holds; a redrive alone makes a failed one go on.
 I8  A local result is taken only while exactly that work is owed.
 I9  Continuations of the durable path start only behind all four gates.
 I10 The same state and event give the same decision: ids, deadlines and request bytes are functions of rows.
+I11 An answer is kept over all generations: what has one is never asked for again.
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tpf_streams.core.completion import DIGEST, check_pinned, digest, project, read
 from tpf_streams.core.continuation import interaction_ended, resume_scalar
 from tpf_streams.core.dispatch import check_payload
-from tpf_streams.core.early import named_step, without_row
+from tpf_streams.core.early import held, named_step, without_row
 from tpf_streams.core.effects import DeadLetter
 from tpf_streams.core.ending import await_steps, close_interaction, return_slot
-from tpf_streams.core.envelope import CompletionEnvelope, envelope_bytes
+from tpf_streams.core.envelope import CompletionEnvelope
 from tpf_streams.core.events import CompletionReceived
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
@@ -106,23 +106,14 @@ def interaction_of(draft: Draft, correlation_id: str) -> str | None:
 
 
 def early_due(draft: Draft, interaction_id: str) -> None:
-    """The row exists now: decide the completion that was held for it, by its own arrival time."""
+    """The row exists now: decide what was held for it, one by one, each by its own arrival time."""
     early = draft.get(draft.keys.early(interaction_id), EarlyRecord)
     if early is None:
         return
     draft.delete(draft.keys.early(interaction_id))
     draft.delete(draft.keys.early_expiry(early.expires_at_epoch_ms, interaction_id))
-    envelope = CompletionEnvelope(
-        tenant_id=early.tenant_id,
-        interaction_id=early.interaction_id,
-        correlation_id=early.correlation_id,
-        resume_token=early.resume_token,
-        idempotency_key=early.idempotency_key,
-        actor=early.actor,
-        response_payload=early.response_payload,
-    )
-    raw = envelope_bytes(envelope)
-    completion_received(draft, CompletionReceived(envelope, early.arrived_at_epoch_ms, "early", raw))
+    for event in held(early):
+        completion_received(draft, event)
 
 
 def with_row(draft: Draft, event: CompletionReceived, interaction: InteractionRecord) -> Outcome:

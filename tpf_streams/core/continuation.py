@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tpf_streams.core.dead_letter import TerminalReason
 from tpf_streams.core.dispatch import check_payload, dispatch, dispatch_when_allowed
-from tpf_streams.core.effects import EmitOutput, RunSegment
+from tpf_streams.core.effects import EmitOutput, EmitReject, RunSegment
 from tpf_streams.core.ending import (
     ERROR_CODE_CHARS,
     close_interaction,
@@ -33,7 +34,7 @@ from tpf_streams.core.joining import check_request, check_together, elements, ga
 from tpf_streams.core.json_policy import row_bytes, row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition, Json, OnItemFailure, OnItemTimeout
-from tpf_streams.core.unit import SessionRecord, UnitStatus
+from tpf_streams.core.unit import CUT, SessionRecord, UnitStatus
 from tpf_streams.errors import PayloadError
 
 
@@ -123,12 +124,13 @@ def gather(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: 
         settle_in_list(draft, execution, owed.item_index, owed.arm, outputs, index)
         return
     if len(outputs) != 1:
-        fail_execution(draft, execution, "ITEM_COUNT", f"a segment gave {len(outputs)} items where one is expected")
+        message = f"a segment gave {len(outputs)} items where one is expected"
+        fail_execution(draft, execution, "ITEM_COUNT", message, resume=owed)
         return
     try:
         check_request(draft, index, 1, row_bytes(outputs[0]) + 2)
     except PayloadError as error:
-        fail_execution(draft, execution, error.code, str(error))
+        fail_execution(draft, execution, error.code, str(error), resume=owed)
         return
     draft.put(draft.keys.part(execution.execution_id, index, 0), PartRecord(list(outputs)))
     execution = replace(execution, current_step_index=index, updated_at_epoch_ms=draft.now_ms)
@@ -166,7 +168,7 @@ def settle_in_list(
 def finish_scalar(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, outputs: Sequence[Json]) -> None:
     if len(outputs) != 1:
         message = f"a scalar execution gave {len(outputs)} outputs where one is expected"
-        fail_execution(draft, execution, "ITEM_COUNT", message)
+        fail_execution(draft, execution, "ITEM_COUNT", message, resume=owed)
         return
     write_output(draft, execution, None, outputs, owed.arm, execution.execution_id)
     if draft.definition.publishes:
@@ -213,16 +215,26 @@ def put_output(
 
 
 def item_failed(
-    draft: Draft, execution: ExecutionRecord, owed: OwedRecord, code: str, message: str, detail: str
+    draft: Draft,
+    execution: ExecutionRecord,
+    owed: OwedRecord,
+    code: str,
+    message: str,
+    detail: str,
+    reason: TerminalReason = TerminalReason.NON_RETRYABLE,
 ) -> None:
-    """A step gave up on an item: reject it, or let what is open drain and fail (contract 0.9)."""
+    """A step gave up on an item: reject it, or let what is open drain and fail (contract 0.9).
+
+    `reason`: of the dead letter, which the continuation of an item has not (contract section 14).
+    """
     draft.done(owed)
     if owed.item_index is None:
         if owed.holds_slot is not None:
             return_slot(draft, owed.holds_slot, owed)
-        fail_execution(draft, execution, code, message, detail)
+        fail_execution(draft, execution, code, message, detail, reason, resume=owed)
         return
-    reject_item(draft, execution, owed.item_index, code, message)
+    fails = draft.definition.on_item_failure is OnItemFailure.FAIL_EXECUTION
+    reject_item(draft, execution, owed.item_index, code, message, report=None if fails else owed)
     if owed.holds_slot is not None:
         return_slot(draft, owed.holds_slot, owed)
     if owed.kind is not OwedKind.SEGMENT:
@@ -230,32 +242,52 @@ def item_failed(
     session = draft.session(execution.execution_id)
     if session is None:
         return
-    if draft.definition.on_item_failure is OnItemFailure.FAIL_EXECUTION:
-        session = stop_source(draft, execution, session, (code, message, detail), publish=False)
+    if fails:
+        reason = TerminalReason.UNREPORTED if owed.kind is OwedKind.SEGMENT else reason
+        session = stop_source(draft, execution, session, (code, message, detail, reason), publish=False)
     finish_if_drained(draft, execution, session)
 
 
 def stop_source(
-    draft: Draft, execution: ExecutionRecord, session: SessionRecord, failure: tuple[str, str, str], *, publish: bool
+    draft: Draft,
+    execution: ExecutionRecord,
+    session: SessionRecord,
+    failure: tuple[str, str, str, TerminalReason],
+    *,
+    publish: bool,
 ) -> SessionRecord:
     """No more items: what is in flight drains, then the execution fails with the first reason."""
     if session.failure is None:
-        session = replace(session, failure=failure_reason(draft, *failure), publish_on_failure=publish)
+        cut = () if session.source_ended else (CUT,)
+        why = (*failure_reason(draft, *failure[:3]), failure[3].value, *cut)
+        session = replace(session, failure=why, publish_on_failure=publish)
         draft.put_session(session)
     return end_source(draft, execution, session)
 
 
-def reject_item(draft: Draft, execution: ExecutionRecord, item_index: int, code: str, message: str) -> None:
-    """Settle an item without output; it goes to the item-reject file."""
+def reject_item(
+    draft: Draft,
+    execution: ExecutionRecord,
+    item_index: int,
+    code: str,
+    message: str,
+    *,
+    report: OwedRecord | None = None,
+) -> None:
+    """Settle an item without output; it goes to the item-reject file.
+
+    `report`: the work that ended, where the item is turned away for good: then the item-reject topic has it too.
+    """
     session = draft.session(execution.execution_id)
     if session is None:
         return
-    ordinal = session.rejected_rows + session.rejected_items
+    ordinal = session.next_reject
     source = (execution.source or {}).get("key", "")
     reason = row_text(f"{code}: {message}", draft.definition.limits.error_message_chars)
     reject = RejectRecord(execution.execution_id, ordinal, item_index, source, 0, "", reason, "")
     draft.put(draft.keys.reject(execution.execution_id, ordinal), reject)
     end = draft.definition.course.streams[session.stream].end
+    draft.put(draft.keys.rejected(execution.execution_id, end, item_index), ordinal.to_bytes(4, "big"))
     if end == len(draft.definition.steps):
         put_output(draft, execution, item_index, [], None)
     else:
@@ -264,10 +296,34 @@ def reject_item(draft: Draft, execution: ExecutionRecord, item_index: int, code:
     draft.fact(
         "item.rejected.total", {}, about=reject, errorCode=row_text(code, ERROR_CODE_CHARS), stream=session.stream
     )
+    if report is not None:
+        emit_item_reject(draft, execution, report, code, message)
+
+
+def emit_item_reject(draft: Draft, execution: ExecutionRecord, owed: OwedRecord, code: str, message: str) -> None:
+    """The item as it was asked for, and why nothing came of it."""
+    interaction = draft.interaction(owed.interaction_id or "")
+    value: dict[str, Json] = {
+        "tenantId": execution.tenant_id,
+        "executionId": execution.execution_id,
+        "itemIndex": owed.item_index,
+        "stepId": draft.definition.steps[min(owed.step_index, len(draft.definition.steps) - 1)].step_id,
+        "interactionId": owed.interaction_id,
+        "code": code,
+        "message": row_text(message, draft.definition.limits.error_message_chars),
+        "payload": owed.payload if interaction is None else interaction.request_payload,
+    }
+    draft.effect(EmitReject(execution.execution_id, owed.interaction_id or execution.execution_id, value))
 
 
 def interaction_ended(
-    draft: Draft, interaction: InteractionRecord, status: InteractionStatus, code: str, message: str
+    draft: Draft,
+    interaction: InteractionRecord,
+    status: InteractionStatus,
+    code: str,
+    message: str,
+    detail: str = "",
+    reason: TerminalReason = TerminalReason.UNREPORTED,
 ) -> None:
     """An open interaction ends without an answer: time-out, cancellation or a dispatch that failed.
 
@@ -279,19 +335,25 @@ def interaction_ended(
     if execution is None or execution.status.terminal:
         return
     step = draft.step(interaction.step_index)
+    ended = OwedRecord(
+        execution.execution_id,
+        OwedKind.SEND,
+        interaction.item_index,
+        step.index,
+        interaction_id=interaction.interaction_id,
+    )
     if interaction.item_index is not None and status is InteractionStatus.FAILED:
-        failed = OwedRecord(execution.execution_id, OwedKind.SEND, interaction.item_index, step.index)
-        item_failed(draft, execution, failed, code, message, "")
+        item_failed(draft, execution, ended, code, message, detail, reason)
         return
     if interaction.item_index is not None and step.on_item_timeout is OnItemTimeout.REJECT_ITEM:
-        reject_item(draft, execution, interaction.item_index, code, message)
+        reject_item(draft, execution, interaction.item_index, code, message, report=ended)
         item_unanswered(draft, execution, step)
         session = draft.session(execution.execution_id)
         if session is not None:
             finish_if_drained(draft, execution, session)
         return
     unit_status = UnitStatus.TIMED_OUT if status is InteractionStatus.TIMED_OUT else UnitStatus.FAILED
-    fail_execution(draft, execution, code, message, of_unit=(interaction.unit_id, unit_status))
+    fail_execution(draft, execution, code, message, detail, reason, of_unit=(interaction.unit_id, unit_status))
 
 
 def resume_scalar(

@@ -8,12 +8,17 @@ from typing import Any
 from tpf_streams.core import events
 from tpf_streams.core.admission import completion_received, early_due
 from tpf_streams.core.continuation import interaction_ended, item_failed, segment_completed, slot_granted
+from tpf_streams.core.dead_letter import TerminalReason, reason_of
 from tpf_streams.core.dispatch import sent
 from tpf_streams.core.effects import ReturnSlot
-from tpf_streams.core.ending import continue_closing, fail_execution, publish_failed, published
+from tpf_streams.core.ending import continue_closing, fail_bare, fail_execution, publish_failed, published
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
 from tpf_streams.core.fallback import release, session_cancelled
 from tpf_streams.core.interaction import InteractionStatus
+from tpf_streams.core.outcome import OperatorOutcome
+from tpf_streams.core.recall import items_recalled
+from tpf_streams.core.redrive import redrive_requested
+from tpf_streams.core.retry import retries_due, retry_later
 from tpf_streams.core.source import items_pulled, source_failed, submitted
 from tpf_streams.core.state import Decision, Draft, State
 from tpf_streams.core.timeout import deadlines_reached
@@ -46,8 +51,9 @@ def _segment_completed(draft: Draft, event: events.SegmentCompleted) -> None:
 
 def _segment_failed(draft: Draft, event: events.SegmentFailed) -> None:
     execution = owing(draft, event.owed)
-    if execution is not None:
-        item_failed(draft, execution, event.owed, event.code, event.message, event.detail)
+    if execution is not None and not retry_later(draft, execution, event):
+        reason = reason_of(retryable=event.retryable)
+        item_failed(draft, execution, event.owed, event.code, event.message, event.detail, reason)
 
 
 def _slot_granted(draft: Draft, event: events.SlotGranted) -> None:
@@ -65,7 +71,8 @@ def _request_failed(draft: Draft, event: events.RequestFailed) -> None:
         return
     draft.done(event.owed)
     if not interaction.status.terminal:
-        interaction_ended(draft, interaction, InteractionStatus.FAILED, "DISPATCH_FAILED", event.message)
+        code, reason = "DISPATCH_FAILED", reason_of(retryable=event.retryable)
+        interaction_ended(draft, interaction, InteractionStatus.FAILED, code, event.message, event.detail, reason)
 
 
 def _owed_due(draft: Draft, event: events.OwedDue) -> None:
@@ -84,13 +91,17 @@ def _arrival_marked(draft: Draft, event: events.ArrivalMarked) -> None:
 
 def _execution_cancelled(draft: Draft, event: events.ExecutionCancelled) -> None:
     execution = draft.execution(event.execution_id)
+    draft.outcome = OperatorOutcome.NOT_FOUND if execution is None else OperatorOutcome.TERMINAL
     if execution is not None and not execution.status.terminal:
-        fail_execution(draft, execution, "CANCELLED", event.reason)
+        draft.outcome = OperatorOutcome.CANCELLED
+        fail_execution(draft, execution, "CANCELLED", event.reason, reason=TerminalReason.UNREPORTED)
 
 
 def _interaction_cancelled(draft: Draft, event: events.InteractionCancelled) -> None:
     interaction = draft.interaction(event.interaction_id)
+    draft.outcome = OperatorOutcome.NOT_FOUND if interaction is None else OperatorOutcome.TERMINAL
     if interaction is not None and not interaction.status.terminal:
+        draft.outcome = OperatorOutcome.CANCELLED
         message = f"Await interaction cancelled: {event.reason}"
         interaction_ended(draft, interaction, InteractionStatus.CANCELLED, "AWAIT_CANCELLED", message)
 
@@ -98,7 +109,8 @@ def _interaction_cancelled(draft: Draft, event: events.InteractionCancelled) -> 
 def _decision_raised(draft: Draft, event: events.DecisionRaised) -> None:
     execution = draft.execution(event.execution_id)
     if execution is not None and not execution.status.terminal:
-        fail_execution(draft, execution, "INTERNAL_ERROR", event.message, event.detail)
+        fail = fail_bare if event.bare else fail_execution
+        fail(draft, execution, "INTERNAL_ERROR", event.message, event.detail)
 
 
 _TABLE: dict[type, Callable[[Draft, Any], None]] = {
@@ -106,6 +118,7 @@ _TABLE: dict[type, Callable[[Draft, Any], None]] = {
     events.CompletionReceived: completion_received,
     events.ArrivalMarked: _arrival_marked,
     events.ItemsPulled: items_pulled,
+    events.ItemsRecalled: items_recalled,
     events.SourceFailed: source_failed,
     events.SegmentCompleted: _segment_completed,
     events.SegmentFailed: _segment_failed,
@@ -115,12 +128,14 @@ _TABLE: dict[type, Callable[[Draft, Any], None]] = {
     events.RequestFailed: _request_failed,
     events.OwedDue: _owed_due,
     events.DeadlinesReached: lambda draft, event: deadlines_reached(draft, event.limit),
+    events.RetriesDue: lambda draft, event: retries_due(draft, event.limit),
     events.ObjectPublished: lambda draft, event: published(draft, event.execution_id, event.name),
     events.PublishFailed: lambda draft, event: publish_failed(
-        draft, event.execution_id, event.code, event.message, event.detail
+        draft, event.execution_id, event.code, event.message, event.detail, reason_of(retryable=event.retryable)
     ),
     events.SessionCancelled: lambda draft, event: session_cancelled(draft, event.execution_id),
     events.ExecutionCancelled: _execution_cancelled,
     events.InteractionCancelled: _interaction_cancelled,
+    events.RedriveRequested: redrive_requested,
     events.DecisionRaised: _decision_raised,
 }

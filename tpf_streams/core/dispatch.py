@@ -149,6 +149,7 @@ def park_scalar(draft: Draft, execution: ExecutionRecord, interaction: Interacti
             version=execution.version + 1,
             current_step_index=interaction.step_index,
             await_unit_id=interaction.unit_id,
+            retries=0,
             updated_at_epoch_ms=draft.now_ms,
         )
     )

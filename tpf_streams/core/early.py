@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from tpf_streams.core.envelope import CompletionEnvelope
+from tpf_streams.core.envelope import CompletionEnvelope, envelope_bytes
 from tpf_streams.core.events import CompletionReceived
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import EarlyRecord
+from tpf_streams.core.json_policy import canonical
 from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.state import Draft
 from tpf_streams.core.token import TokenClaims
 from tpf_streams.errors import BackPressureError, TokenError
+
+MORE_MAX = 3
+"""Held behind the first completion of one row: bounds the row, and what one bad provider can make a partition keep."""
 
 
 def without_row(draft: Draft, event: CompletionReceived) -> Outcome:
@@ -24,9 +29,47 @@ def without_row(draft: Draft, event: CompletionReceived) -> Outcome:
         return Outcome.NOT_FOUND
     if event.arrived_at_ms > claims.deadline_epoch_ms:
         return Outcome.TERMINAL
-    if draft.get(draft.keys.early(claims.interaction_id), EarlyRecord) is None:
+    first = draft.get(draft.keys.early(claims.interaction_id), EarlyRecord)
+    if first is None:
         hold(draft, event, claims)
+    else:
+        hold_behind(draft, event, first)
     return Outcome.HELD
+
+
+def hold_behind(draft: Draft, event: CompletionReceived, first: EarlyRecord) -> None:
+    """Keep another completion for the same row; a repeat of what is held is held already."""
+    envelope = event.envelope
+    payloads = [first.response_payload, *(it[3] for it in first.more)]
+    if len(first.more) >= MORE_MAX or canonical(envelope.response_payload) in map(canonical, payloads):
+        return
+    token, key, actor = envelope.resume_token, envelope.idempotency_key, envelope.actor
+    one = [token, key, actor, envelope.response_payload, event.arrived_at_ms]
+    draft.put(draft.keys.early(first.interaction_id), replace(first, more=[*first.more, one]))
+
+
+def held(early: EarlyRecord) -> list[CompletionReceived]:
+    """What was held for a row, in the order of its coming."""
+    first = [
+        early.resume_token,
+        early.idempotency_key,
+        early.actor,
+        early.response_payload,
+        early.arrived_at_epoch_ms,
+    ]
+    found = []
+    for token, key, actor, payload, arrived_at_ms in (first, *early.more):
+        envelope = CompletionEnvelope(
+            tenant_id=early.tenant_id,
+            interaction_id=early.interaction_id,
+            correlation_id=early.correlation_id,
+            resume_token=token,
+            idempotency_key=key,
+            actor=actor,
+            response_payload=payload,
+        )
+        found.append(CompletionReceived(envelope, arrived_at_ms, "early", envelope_bytes(envelope)))
+    return found
 
 
 def names(text: str | None, ident: str) -> bool:

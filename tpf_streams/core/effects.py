@@ -1,7 +1,8 @@
 """What a decision asks for. Imperative; never performed while deciding.
 
-`SendRequest` and `EmitOutput` and `DeadLetter` become records of the same transaction where the transport is one of
-the log; `RunSegment` of inline steps runs in the turn; everything else happens after the commit and is owed in state.
+`SendRequest`, `EmitOutput`, `EmitReject` and the dead letters become records of the same transaction, a request where
+its transport is one of the log; `RunSegment` of inline steps runs in the turn; everything else happens after the commit
+and is owed in state.
 """
 
 from __future__ import annotations
@@ -44,6 +45,24 @@ class DeadLetter:
     message: str
     origin: str
     value: bytes
+
+
+@frozen
+class DeadLetterExecution:
+    """Tell operators of an execution that failed for good: the envelope of contract section 14, plain JSON."""
+
+    execution_id: str
+    reason: str
+    envelope: Mapping[str, Json]
+
+
+@frozen
+class EmitReject:
+    """Append to the item-reject topic what the pipeline's policy turned away: an item, or a row of its source (0.9)."""
+
+    execution_id: str
+    key: str
+    value: Mapping[str, Json]
 
 
 @frozen
@@ -126,6 +145,8 @@ Effect: TypeAlias = (
     SendRequest
     | EmitOutput
     | DeadLetter
+    | DeadLetterExecution
+    | EmitReject
     | StartSource
     | StopSource
     | RunSegment

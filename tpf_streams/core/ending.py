@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from tpf_streams.core.effects import ContinueOwed, PublishObject, ReturnSlot, StopSource
+from tpf_streams.core.dead_letter import TerminalReason, dead_letter
+from tpf_streams.core.effects import ContinueOwed, DeadLetterExecution, PublishObject, ReturnSlot, StopSource
 from tpf_streams.core.evolve import replace
-from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, Summary
+from tpf_streams.core.execution import (
+    ExecutionRecord,
+    ExecutionStatus,
+    OwedKind,
+    OwedRecord,
+    StreamPlace,
+    Summary,
+)
+from tpf_streams.core.generations import newest
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.joining import counted, end_stream
 from tpf_streams.core.json_policy import row_text
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition
-from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
+from tpf_streams.core.unit import CUT, AwaitUnitRecord, SessionRecord, UnitStatus
 
 ERROR_CODE_CHARS, PUBLISHED_CHARS = 128, 4_096
 CLOSE_AT_ONCE = 500
@@ -34,13 +43,13 @@ def finish_if_drained(draft: Draft, execution: ExecutionRecord, session: Session
     failure = session.failure
     last = draft.definition.course.streams[session.stream].end == len(draft.definition.steps)
     if failure is not None and not (session.publish_on_failure and session.outputs and last):
-        fail_execution(draft, execution, *failure)
+        fail_execution(draft, execution, *failure[:4])
     elif not last:
         end_stream(draft, execution, session)
     elif draft.definition.publishes:
         owe_publish(draft, execution)
     elif failure is not None:
-        fail_execution(draft, execution, *failure)
+        fail_execution(draft, execution, *failure[:4])
     else:
         succeed(draft, execution)
 
@@ -98,18 +107,20 @@ def published(draft: Draft, execution_id: str, name: str) -> None:
     draft.fact("object.published.total", {}, about=execution)
     session = draft.session(execution_id)
     if session is not None and session.failure is not None:
-        fail_execution(draft, execution, *session.failure)
+        fail_execution(draft, execution, *session.failure[:4])
     else:
         succeed(draft, execution)
 
 
-def publish_failed(draft: Draft, execution_id: str, code: str, message: str, detail: str) -> None:
+def publish_failed(
+    draft: Draft, execution_id: str, code: str, message: str, detail: str, reason: TerminalReason
+) -> None:
     execution = draft.execution(execution_id)
     owed = draft.owed(execution_id, OwedKind.PUBLISH, None)
     if execution is None or owed is None or execution.status.terminal:
         return
     draft.done(owed)
-    fail_execution(draft, execution, code, message, detail)
+    fail_execution(draft, execution, code, message, detail, reason)
 
 
 def succeed(draft: Draft, execution: ExecutionRecord) -> None:
@@ -121,7 +132,7 @@ def succeed(draft: Draft, execution: ExecutionRecord) -> None:
             current_step_index=len(draft.definition.steps) - 1,
             await_unit_id=None,
             updated_at_epoch_ms=draft.now_ms,
-            summary=end_session(draft, execution),
+            summary=replace(end_session(draft, execution), place=None),
         )
     )
     draft.fact("execution.terminal.total", {"status": "SUCCEEDED"}, executionId=execution.execution_id)
@@ -133,39 +144,96 @@ def fail_execution(
     code: str,
     message: str,
     detail: str = "",
+    reason: str = TerminalReason.NON_RETRYABLE,
+    *,
     of_unit: tuple[str, UnitStatus] = ("", UnitStatus.FAILED),
+    resume: OwedRecord | None = None,
 ) -> None:
     """FAILED, with the reason in the row; what is open is closed in bounded turns, what is owed is forgotten.
 
-    `of_unit`: the unit that is the reason, and its status; the others are FAILED.
+    `reason`: a TerminalReason, which says whether there is a dead letter. `of_unit`: the unit that is the reason, and
+    its status; the others are FAILED. The row keeps its await unit, and what was owed of the execution as a whole
+    (`resume`, where that is done already): a redrive resumes there.
     """
     code, message, detail = failure_reason(draft, code, message, detail)
+    resume = resume or owed_as_a_whole(draft, execution.execution_id)
     session = draft.session(execution.execution_id)
     forget_owed(draft, execution.execution_id)
     for step in await_steps(draft):
         unit = draft.unit(draft.state.unit_ids(execution, step).unit_id)
         if unit is not None:
             close_unit(draft, unit, step, session, of_unit[1] if unit.unit_id == of_unit[0] else UnitStatus.FAILED)
-    draft.put_execution(
-        replace(
-            execution,
-            status=ExecutionStatus.FAILED,
-            version=execution.version + 1,
-            await_unit_id=None,
-            error_code=code,
-            error_message=message,
-            error_detail=detail or None,
-            updated_at_epoch_ms=draft.now_ms,
-            summary=end_session(draft, execution),
-        )
+    if execution.next_due_epoch_ms is not None:
+        draft.delete(draft.keys.retry(execution.next_due_epoch_ms, execution.execution_id))
+    failed = failed_row(draft, execution, code, message, detail, end_session(draft, execution), resume)
+    draft.put_execution(failed)
+    report_failed(draft, failed, TerminalReason(reason))
+
+
+def owed_as_a_whole(draft: Draft, execution_id: str) -> OwedRecord | None:
+    """The run, the wait for a slot or for a retry, or the source, that is owed for no item in particular."""
+    for kind in (OwedKind.SEGMENT, OwedKind.SLOT, OwedKind.RETRY):
+        owed = draft.owed(execution_id, kind, None)
+        if owed is not None:
+            return owed
+    return None
+
+
+def fail_bare(draft: Draft, execution: ExecutionRecord, code: str, message: str, detail: str) -> None:
+    """FAILED in its row alone, where failing it in full raises: whatever the reason, nobody waits for it without end.
+
+    What is open is closed, and what is owed forgotten, in turns of their own.
+    """
+    why = failure_reason(draft, code, message, detail)
+    resume = owed_as_a_whole(draft, execution.execution_id)
+    failed = failed_row(draft, execution, *why, end_session(draft, execution), resume)
+    draft.put_execution(failed)
+    items = failed.summary.items if failed.summary is not None else 1
+    rests = [OwedRecord(execution.execution_id, OwedKind.CLOSE, None, 0)]
+    for step in await_steps(draft):
+        unit_id = draft.state.unit_ids(execution, step).unit_id
+        one = OwedRecord(execution.execution_id, OwedKind.CLOSE, step.index, step.index, payload=items, unit_id=unit_id)
+        rests.append(one)
+    for rest in rests:
+        draft.put_owed(rest)
+        draft.effect(ContinueOwed(rest))
+    report_failed(draft, failed, TerminalReason.NON_RETRYABLE)
+
+
+def failed_row(
+    draft: Draft,
+    execution: ExecutionRecord,
+    code: str,
+    message: str,
+    detail: str,
+    summary: Summary,
+    resume: OwedRecord | None,
+) -> ExecutionRecord:
+    return replace(
+        execution,
+        status=ExecutionStatus.FAILED,
+        version=execution.version + 1,
+        next_due_epoch_ms=None,
+        resume=None if resume is None else replace(resume, holds_slot=None),
+        error_code=code,
+        error_message=message,
+        error_detail=detail or None,
+        updated_at_epoch_ms=draft.now_ms,
+        summary=summary,
     )
+
+
+def report_failed(draft: Draft, execution: ExecutionRecord, reason: TerminalReason) -> None:
+    code = execution.error_code
+    if reason is not TerminalReason.UNREPORTED:
+        draft.effect(DeadLetterExecution(execution.execution_id, reason.value, dead_letter(execution, reason)))
     draft.effect(StopSource(execution.execution_id))
     draft.fact(
         "execution.terminal.total",
         {"status": "FAILED"},
         executionId=execution.execution_id,
         errorCode=code,
-        errorMessage=message,
+        errorMessage=execution.error_message,
     )
 
 
@@ -184,7 +252,25 @@ def end_session(draft: Draft, execution: ExecutionRecord) -> Summary:
         return replace(carried, outputs=int(draft.output(execution.execution_id, None) is not None))
     draft.delete(draft.keys.session(execution.execution_id))
     last = draft.definition.course.streams[session.stream].end == len(draft.definition.steps)
-    return counted(execution, session, outputs=session.outputs if last else 0)
+    summary = counted(execution, session, outputs=session.outputs if last else 0)
+    return replace(summary, place=place_of(session))
+
+
+def place_of(session: SessionRecord) -> StreamPlace:
+    """Where the stream stands; items that a redrive has not taken up yet count as well."""
+    ended = session.source_ended and CUT not in (session.failure or ())[4:]
+    items, recall = session.next_item_index, session.recall
+    if recall is not None:
+        ended, items = ended or recall.ended, max(items, recall.until)
+    return StreamPlace(
+        stream=session.stream,
+        items=items,
+        source_position=session.source_position,
+        source_digest=session.source_digest,
+        ended=ended,
+        settled=ended and session.settled == items and session.failure is None,
+        rejects=session.next_reject,
+    )
 
 
 def forget_owed(draft: Draft, execution_id: str) -> None:
@@ -265,7 +351,9 @@ def interactions_between(
         numbers = list(range(start, end))
     keys = [draft.keys.interaction(ids.interaction_id(number)) for number in numbers]
     draft.state.prefetch(InteractionRecord, keys)
-    found = (draft.get(key, InteractionRecord) for key in keys)
+    found = [draft.get(key, InteractionRecord) for key in keys]
+    if execution.generation:
+        found = [it or newest(draft, execution, step, item) for it, item in zip(found, numbers, strict=True)]
     return [interaction for interaction in found if interaction is not None]
 
 

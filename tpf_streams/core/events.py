@@ -46,12 +46,27 @@ class ArrivalMarked:
 
 @frozen
 class ItemsPulled:
-    """The live session took elements from its source. `position`: elements taken before the first of these."""
+    """The live session took elements from its source. `position`: elements taken before the first of these.
+
+    `generation`: of the execution then. What a session of an earlier one still brings is of no use: a redrive has begun
+    another, which holds the slots.
+    """
 
     execution_id: str
     position: int
     elements: Sequence[Json | ItemReject]
     ended: bool
+    generation: int = 0
+
+
+@frozen
+class ItemsRecalled:
+    """A redriven stream has room for `count` more items of its earlier generations, from item `first` on."""
+
+    execution_id: str
+    first: int
+    count: int
+    generation: int = 0
 
 
 @frozen
@@ -62,6 +77,8 @@ class SourceFailed:
     code: str
     message: str
     detail: str
+    retryable: bool = False
+    generation: int = 0
 
 
 @frozen
@@ -74,12 +91,13 @@ class SegmentCompleted:
 
 @frozen
 class SegmentFailed:
-    """The service steps behind `owed` failed for good."""
+    """The service steps behind `owed` gave up. `retryable`: another try, much later, may help (contract section 14)."""
 
     owed: OwedRecord
     code: str
     message: str
     detail: str
+    retryable: bool = False
 
 
 @frozen
@@ -106,10 +124,12 @@ class RequestSent:
 
 @frozen
 class RequestFailed:
-    """A dispatch outside the log failed for good."""
+    """A dispatch outside the log failed for good. `retryable`: its tries ran out, where others end it at once."""
 
     owed: OwedRecord
     message: str
+    detail: str = ""
+    retryable: bool = False
 
 
 @frozen
@@ -122,6 +142,13 @@ class OwedDue:
 @frozen
 class DeadlinesReached:
     """The partition's time passed deadlines: sweep at most `limit` of them."""
+
+    limit: int
+
+
+@frozen
+class RetriesDue:
+    """The partition's time reached retries of executions: take up at most `limit` of them."""
 
     limit: int
 
@@ -142,6 +169,7 @@ class PublishFailed:
     code: str
     message: str
     detail: str
+    retryable: bool = False
 
 
 @frozen
@@ -153,10 +181,11 @@ class SessionCancelled:
 
 @frozen
 class ExecutionCancelled:
-    """An operator ends an execution."""
+    """An operator ends an execution. `origin`: whom to tell what became of it."""
 
     execution_id: str
     reason: str
+    origin: str = ""
 
 
 @frozen
@@ -165,15 +194,34 @@ class InteractionCancelled:
 
     interaction_id: str
     reason: str
+    origin: str = ""
+
+
+@frozen
+class RedriveRequested:
+    """An operator wants a failed execution to go on where it failed (contract 0.14).
+
+    `expected_version`: of the row that the operator has seen, None: whichever. `allow_failed`: FAILED will do too.
+    """
+
+    execution_id: str
+    expected_version: int | None = None
+    allow_failed: bool = False
+    reason: str = ""
+    origin: str = ""
 
 
 @frozen
 class DecisionRaised:
-    """Deciding another event of this execution raised: it fails with INTERNAL_ERROR (contract 0.5)."""
+    """Deciding another event of this execution raised: it fails with INTERNAL_ERROR (contract 0.5).
+
+    `bare`: failing it in full raised too. Then its row alone says so, and what is open is left to end by itself.
+    """
 
     execution_id: str
     message: str
     detail: str
+    bare: bool = False
 
 
 Event: TypeAlias = (
@@ -181,6 +229,7 @@ Event: TypeAlias = (
     | CompletionReceived
     | ArrivalMarked
     | ItemsPulled
+    | ItemsRecalled
     | SourceFailed
     | SegmentCompleted
     | SegmentFailed
@@ -190,10 +239,12 @@ Event: TypeAlias = (
     | RequestFailed
     | OwedDue
     | DeadlinesReached
+    | RetriesDue
     | ObjectPublished
     | PublishFailed
     | SessionCancelled
     | ExecutionCancelled
     | InteractionCancelled
+    | RedriveRequested
     | DecisionRaised
 )

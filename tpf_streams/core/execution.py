@@ -29,21 +29,43 @@ _TERMINAL = frozenset({ExecutionStatus.SUCCEEDED, ExecutionStatus.FAILED, Execut
 
 
 @frozen
+class StreamPlace:
+    """Where the stream of a failed execution stood, for its redrive. `stream`: its number in the pipeline's course;
+    `items`: those it had, of all generations.
+
+    `ended`: the source itself had given everything; `settled`: and every item has its end, so that only the publishing
+    is left. `rejects`: ordinals of reject rows given so far.
+    """
+
+    stream: int
+    items: int
+    source_position: int
+    source_digest: str
+    ended: bool
+    settled: bool
+    rejects: int
+
+
+@frozen
 class Summary:
-    """What became of an execution's items; written once, by the turn that ends it."""
+    """What became of an execution's items; written once, by the turn that ends it. `place`: of a failed stream."""
 
     items: int = 0
     outputs: int = 0
     rejected_rows: int = 0
     rejected_items: int = 0
     by_arm: dict[str, int] = field(default_factory=dict)
+    place: StreamPlace | None = None
 
 
 @frozen
 class ExecutionRecord:
     """One execution. Times in epoch milliseconds. `input_payload` is the submitted value, plain JSON.
 
-    `source` holds the fields of a `SourceObject`, or None. `error_detail` is the traceback, cut to 8 KiB.
+    `source` holds the fields of a `SourceObject`, or None. `error_detail` is the traceback, cut to 8 KiB. `attempt`
+    counts every retry and redrive; `retries` those of the segment under way, which `max-retries` bounds. The next is
+    due at `next_due_epoch_ms`. `await_unit_id` stays when the execution goes on or fails: a redrive resumes there, or
+    with `resume`, the work of the execution as a whole that was owed when it failed.
     """
 
     tenant_id: str
@@ -66,6 +88,9 @@ class ExecutionRecord:
     updated_at_epoch_ms: int
     published: str | None = None
     summary: Summary | None = None
+    retries: int = 0
+    next_due_epoch_ms: int | None = None
+    resume: OwedRecord | None = None
 
 
 class OwedKind(StrEnum):
@@ -83,6 +108,8 @@ class OwedKind(StrEnum):
     """End the open interactions of unit `unit_id`, from item `cursor` on; without an item, forget what is owed."""
     PUBLISH = "PUBLISH"
     """Write the execution's output object."""
+    RETRY = "RETRY"
+    """Run the service steps from `step_index` again when the execution's retry is due."""
 
 
 @frozen

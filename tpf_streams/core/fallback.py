@@ -12,6 +12,7 @@ from tpf_streams.core.ending import CLOSE_AT_ONCE, await_steps, interactions_bet
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord, PartRecord
 from tpf_streams.core.gates import park, stream_await, write_counts
+from tpf_streams.core.generations import newest
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition
@@ -68,10 +69,8 @@ def went_on(draft: Draft, interaction: InteractionRecord) -> bool:
     if execution is None:
         return True
     for step in await_steps(draft):
-        if step.index > interaction.step_index:
-            later = draft.state.unit_ids(execution, step).interaction_id(interaction.item_index)
-            if draft.interaction(later) is not None:
-                return True
+        if step.index > interaction.step_index and newest(draft, execution, step, interaction.item_index) is not None:
+            return True
     return False
 
 

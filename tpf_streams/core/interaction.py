@@ -85,7 +85,11 @@ class InteractionRecord:
 
 @frozen
 class EarlyRecord:
-    """A completion that came before its row, with a verified token (contract 0.11)."""
+    """A completion that came before its row, with a verified token (contract 0.11).
+
+    `more`: others that came behind it, each as the fields in which they may differ (`core/early.py`): the first may
+    prove invalid, and then the next one counts.
+    """
 
     interaction_id: str
     tenant_id: str
@@ -96,3 +100,4 @@ class EarlyRecord:
     response_payload: Json
     arrived_at_epoch_ms: int
     expires_at_epoch_ms: int
+    more: list[list[Json]] = field(default_factory=list)

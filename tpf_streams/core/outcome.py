@@ -5,6 +5,25 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+class OperatorOutcome(StrEnum):
+    """What became of an operator's wish."""
+
+    CANCELLED = "cancelled"
+    REDRIVEN = "redriven"
+    NOT_FOUND = "not_found"
+    TERMINAL = "terminal"
+    """Nothing is open that could be cancelled."""
+    NOT_FAILED = "not_failed"
+    """Only what has failed can be redriven."""
+    FAILED_NOT_ALLOWED = "failed_not_allowed"
+    """It is FAILED, and the redrive does not say that this will do (contract 4.4)."""
+    VERSION_MISMATCH = "version_mismatch"
+    CLOSING = "closing"
+    """What it had open is still being closed, in bounded turns."""
+    NOT_REDRIVABLE = "not_redrivable"
+    """Its rows do not hold what it would begin with."""
+
+
 class Outcome(StrEnum):
     """What a completion is told. The names are on the wire."""
 

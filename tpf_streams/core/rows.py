@@ -22,11 +22,12 @@ from tpf_streams.core.execution import (
     OwedRecord,
     PartRecord,
     RejectRecord,
+    StreamPlace,
     Summary,
 )
 from tpf_streams.core.frozen import values_of
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
-from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
+from tpf_streams.core.unit import AwaitUnitRecord, Recall, SessionRecord, UnitStatus
 from tpf_streams.errors import LogCorruptError
 
 VERSION = 1
@@ -71,6 +72,8 @@ class Keys:
         self.now = self.prefix + b"n"
         self._output = self.prefix + b"o"
         self._reject = self.prefix + b"r"
+        self._rejected = self.prefix + b"j"
+        self._retry = self.prefix + b"t"
         self._session = self.prefix + b"s"
         self._unit = self.prefix + b"u"
         self._owed = self.prefix + b"w"
@@ -101,6 +104,10 @@ class Keys:
         """Present exactly while the interaction is open; in order of time."""
         return self._deadline + _U64.pack(epoch_ms) + raw_id(interaction_id)
 
+    def retry(self, epoch_ms: int, execution_id: str) -> bytes:
+        """Present exactly while the execution is in WAIT_RETRY; in order of time."""
+        return self._retry + _U64.pack(epoch_ms) + raw_id(execution_id)
+
     def output(self, execution_id: str, item_index: int | None) -> bytes:
         """Present exactly when the item is settled."""
         return self._output + raw_id(execution_id) + _item(item_index)
@@ -111,6 +118,11 @@ class Keys:
 
     def reject(self, execution_id: str, ordinal: int) -> bytes:
         return self._reject + raw_id(execution_id) + _U32.pack(ordinal)
+
+    def rejected(self, execution_id: str, end: int, item_index: int) -> bytes:
+        """-> 4 bytes: the ordinal of the reject row of an item of the stream that ends at step `end`. A redrive takes
+        it away with the row."""
+        return self._rejected + raw_id(execution_id) + _U16.pack(end) + _U32.pack(item_index)
 
     def owed(self, execution_id: str, kind: OwedKind, item_index: int | None) -> bytes:
         return self._owed + raw_id(execution_id) + _OWED_BYTE[kind] + _item(item_index)
@@ -152,6 +164,13 @@ class Keys:
     def all_expiries(self) -> tuple[bytes, bytes]:
         return _range(self._expiry)
 
+    def all_retries(self) -> tuple[bytes, bytes]:
+        return _range(self._retry)
+
+    def retries_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
+        """Retries that are due at `epoch_ms`, this very millisecond included."""
+        return self._retry, self._retry + _U64.pack(max(0, epoch_ms) + 1)
+
     def deadlines_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
         """Deadlines that are over at `epoch_ms`: deadline < epoch_ms. Arriving at the deadline itself is in time."""
         return self._deadline, self._deadline + _U64.pack(max(0, epoch_ms))
@@ -161,7 +180,7 @@ class Keys:
 
 
 def deadline_of(key: bytes) -> tuple[int, str]:
-    """(epoch ms, interaction id) of a deadline or expiry key."""
+    """(epoch ms, id) of a deadline, expiry or retry key: an interaction, or an execution."""
     return _U64.unpack(key[3:11])[0], text_id(key[11:27])
 
 
@@ -194,8 +213,15 @@ _OWED_BYTE = {kind: bytes([number]) for number, kind in enumerate(OwedKind, star
 def _execution(values: list[Any]) -> ExecutionRecord:
     values[6] = ExecutionStatus(values[6])
     if len(values) > 19 and values[19] is not None:
-        values[19] = Summary(**values[19])
+        values[19] = _summary(values[19])
+    if len(values) > 22 and values[22] is not None:
+        values[22] = OwedRecord(**{**values[22], "kind": OwedKind(values[22]["kind"])})
     return ExecutionRecord(*values)
+
+
+def _summary(fields: dict[str, Any]) -> Summary:
+    place = fields.pop("place", None)
+    return Summary(**fields, place=None if place is None else StreamPlace(**place))
 
 
 def _unit(values: list[Any]) -> AwaitUnitRecord:
@@ -211,6 +237,8 @@ def _interaction(values: list[Any]) -> InteractionRecord:
 def _session(values: list[Any]) -> SessionRecord:
     if len(values) > 12 and values[12] is not None:
         values[12] = tuple(values[12])
+    if len(values) > 17 and values[17] is not None:
+        values[17] = Recall(**values[17])
     return SessionRecord(*values)
 
 

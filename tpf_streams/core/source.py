@@ -12,8 +12,9 @@ from tpf_streams.core.continuation import (
     write_output,
 )
 from tpf_streams.core.course import Stream
+from tpf_streams.core.dead_letter import reason_of
 from tpf_streams.core.dispatch import check_payload, dispatch
-from tpf_streams.core.effects import UseSlot
+from tpf_streams.core.effects import EmitReject, UseSlot
 from tpf_streams.core.ending import fail_execution, finish_if_drained
 from tpf_streams.core.events import ExecutionSubmitted, ItemsPulled, SourceFailed
 from tpf_streams.core.evolve import replace
@@ -94,13 +95,15 @@ def items_pulled(draft: Draft, event: ItemsPulled) -> None:
         return
     if session.source_ended or session.source_position != event.position:
         return
+    if session.recalling or event.generation != execution.generation:
+        return
     owed = source_work(draft, event.execution_id)
     if owed is None:
         return
     stream = draft.definition.course.streams[session.stream]
     for element in event.elements:
         if isinstance(element, ItemReject):
-            session = reject_row(draft, session, element)
+            session = reject_row(draft, execution, session, element)
         else:
             taken = take_item(draft, execution, session, stream, element)
             if taken is None or taken.source_ended:
@@ -115,8 +118,9 @@ def source_work(draft: Draft, execution_id: str) -> OwedRecord | None:
     return draft.owed(execution_id, OwedKind.SEGMENT, None)
 
 
-def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> SessionRecord:
-    ordinal, limits = session.rejected_rows + session.rejected_items, draft.definition.limits
+def reject_row(draft: Draft, execution: ExecutionRecord, session: SessionRecord, reject: ItemReject) -> SessionRecord:
+    """A piece of the source that is no item (`onRowError: REJECT_ROW`): to the item-reject file and topic."""
+    ordinal, limits = session.next_reject, draft.definition.limits
     file, column, reason = (
         row_text(text, limits.error_message_chars) for text in (reject.file, reject.column, reject.reason)
     )
@@ -126,6 +130,17 @@ def reject_row(draft: Draft, session: SessionRecord, reject: ItemReject) -> Sess
     session = replace(session, source_position=session.source_position + 1, rejected_rows=session.rejected_rows + 1)
     draft.put_session(session)
     draft.fact("row.rejected.total", {}, about=record, stream=session.stream)
+    value: dict[str, Json] = {
+        "tenantId": execution.tenant_id,
+        "executionId": execution.execution_id,
+        "file": file,
+        "line": reject.line,
+        "column": column,
+        "code": "ROW_REJECTED",
+        "message": reason,
+        "payload": raw,
+    }
+    draft.effect(EmitReject(execution.execution_id, execution.execution_id, value))
     return session
 
 
@@ -138,6 +153,7 @@ def take_item(
         digest = chain(session.source_digest, payload)
     except TypeError as error:
         event = SourceFailed(execution.execution_id, PayloadError.code, f"item {number} is not plain JSON: {error}", "")
+        event = replace(event, generation=execution.generation)
         source_failed(draft, event)
         return draft.session(execution.execution_id)
     session = replace(
@@ -183,8 +199,11 @@ def source_failed(draft: Draft, event: SourceFailed) -> None:
     session = draft.session(event.execution_id)
     if execution is None or execution.status.terminal or session is None or session.source_ended:
         return
-    if session.next_item_index == 0:
-        fail_execution(draft, execution, event.code, event.message, event.detail)
+    if event.generation != execution.generation:
         return
-    session = stop_source(draft, execution, session, (event.code, event.message, event.detail), publish=True)
+    reason = reason_of(retryable=event.retryable)
+    if session.next_item_index == 0:
+        fail_execution(draft, execution, event.code, event.message, event.detail, reason)
+        return
+    session = stop_source(draft, execution, session, (event.code, event.message, event.detail, reason), publish=True)
     finish_if_drained(draft, execution, session)

@@ -185,6 +185,10 @@ class State:
         ]
         return min(firsts, default=None)
 
+    def first_retry_ms(self) -> int | None:
+        """When the first committed retry of an execution is due, epoch ms."""
+        return next((rows.deadline_of(key)[0] for key, _ in self._store.scan(*self.keys.all_retries(), 1)), None)
+
     def apply(self, decision: Decision) -> None:
         """Take a whole decision into the open turn."""
         dirty = self._dirty

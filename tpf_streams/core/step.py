@@ -202,6 +202,10 @@ class Limits:
     sweep_limit: int = 100
     error_message_chars: int = 512
     error_detail_bytes: int = 8 * 1024
+    max_retries: int = 3
+    """Of one scalar segment, as a whole, after its steps' own tries."""
+    retry_delay_ms: int = 10_000
+    retry_multiplier: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from tpf_streams.core.frozen import frozen
 
+CUT = "cut"
+
 
 class UnitStatus(StrEnum):
     WAITING_EXTERNAL = "WAITING_EXTERNAL"
@@ -47,6 +49,16 @@ class AwaitUnitRecord:
 
 
 @frozen
+class Recall:
+    """What a redriven stream begins with: the items before `until` come from rows, in their order, and only then the
+    source goes on; `ended`: it has nothing more. `rejects`: ordinals of reject rows used by earlier generations."""
+
+    until: int
+    ended: bool
+    rejects: int
+
+
+@frozen
 class SessionRecord:
     """Where the stream of an execution stands. Fixed size, rewritten by the turns that move it.
 
@@ -54,8 +66,9 @@ class SessionRecord:
     `source_digest`: chained SHA-256 over the items dispatched, hex. `settled`: items whose end is committed (output
     written, or rejected). In flight = next_item_index - settled. `completed`: answers admitted, per await step index;
     `unanswered`: items that ended there without one, so that both add up to the unit's items.
-    `failure`: (code, message, detail) of an execution that drains before it fails. `stream`: its number in the course
-    of the pipeline; where that is not the last one, `outputs` and `output_bytes` are of the list that it comes to.
+    `failure`: (code, message, detail, terminal reason) of an execution that drains before it fails, and CUT behind it
+    where the source was stopped for it. `stream`: its number in the course of the pipeline; where that is not the last
+    one, `outputs` and `output_bytes` are of the list that it comes to. `recall`: of a redriven stream.
     """
 
     execution_id: str
@@ -70,15 +83,27 @@ class SessionRecord:
     rejected_items: int = 0
     completed: dict[str, int] = field(default_factory=dict)
     by_arm: dict[str, int] = field(default_factory=dict)
-    failure: tuple[str, str, str] | None = None
+    failure: tuple[str, ...] | None = None
     publish_on_failure: bool = False
     unanswered: dict[str, int] = field(default_factory=dict)
     stream: int = 0
     output_bytes: int = 0
+    recall: Recall | None = None
 
     @property
     def in_flight(self) -> int:
         return self.next_item_index - self.settled
+
+    @property
+    def recalling(self) -> bool:
+        """Whether items of earlier generations are still to be taken up."""
+        return self.recall is not None and self.next_item_index < self.recall.until
+
+    @property
+    def next_reject(self) -> int:
+        """The ordinal of the next reject row."""
+        before = 0 if self.recall is None else self.recall.rejects
+        return before + self.rejected_rows + self.rejected_items
 
     @property
     def drained(self) -> bool:

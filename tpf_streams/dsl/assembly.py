@@ -147,6 +147,9 @@ def limits(settings: Settings) -> Limits:
         max_aggregate_output_items=settings.integer(OUTPUT_ITEMS),
         early_rows_max=settings.integer("await.early-rows-max"),
         sweep_limit=settings.integer("pipeline.orchestrator.sweep-limit"),
+        max_retries=settings.integer("pipeline.orchestrator.max-retries"),
+        retry_delay_ms=settings.millis("pipeline.orchestrator.retry-delay"),
+        retry_multiplier=settings.number("pipeline.orchestrator.retry-multiplier"),
     )
 
 

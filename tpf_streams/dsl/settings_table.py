@@ -267,13 +267,9 @@ _KAFKA = (
 _NOT_YET = frozenset(
     {
         "pipeline.orchestrator.execution-ttl-days",
-        "pipeline.orchestrator.max-retries",
-        "pipeline.orchestrator.retry-delay",
-        "pipeline.orchestrator.retry-multiplier",
         "pipeline.orchestrator.sweep-interval",
         "pipeline.orchestrator.sqs.region",
         "pipeline.orchestrator.sqs.endpoint-override",
-        "pipeline.defaults.jitter",
         "pipeline.telemetry.metrics.enabled",
         "tpf.await.sqs.poll-start-delay",
         "tpf.await.sqs.visibility-timeout",

@@ -10,6 +10,7 @@ from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.joining import elements
 from tpf_streams.core.json_policy import row_bytes
 from tpf_streams.core.step import ItemReject, Json, PipelineDefinition
+from tpf_streams.engine.jobs import Pause
 from tpf_streams.engine.pull import Element
 from tpf_streams.engine.segments import SegmentRunner
 from tpf_streams.engine.source import open_items
@@ -30,7 +31,7 @@ def expands(definition: PipelineDefinition, index: int) -> bool:
 
 async def run_expanding(
     runner: SegmentRunner, owed: OwedRecord, value: object, context: StepContext
-) -> SegmentCompleted | SegmentFailed:
+) -> SegmentCompleted | SegmentFailed | Pause:
     """As `SegmentRunner.run`; `value` is plain JSON."""
     return await runner.tried(owed, context, partial(_once, runner, owed, value))
 

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from tpf_streams.core.events import Event
 
-Work = Callable[[], Coroutine[Any, Any, Event | None]]
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What a work gives that has failed and is to be tried again: `then`, after `seconds`."""
+
+    seconds: float
+    then: Work
+
+
+Work = Callable[[], Coroutine[Any, Any, Event | Pause | None]]
 
 
 class Jobs:
     """Runs work beside the turns; each result goes to `deliver`. At most `limit` bounded ones at once, in order.
 
-    A result of a closed task is dropped: the next incarnation owes the work still and does it again.
+    Work that pauses between its tries gives its place away: sixty-four calls to a partner that is down would otherwise
+    hold up every step that is well. A result of a closed task is dropped: the next incarnation owes the work still and
+    does it again.
     """
 
-    def __init__(self, deliver: Callable[[Event], None], limit: int, failed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        deliver: Callable[[Event], None],
+        limit: int,
+        failed: Callable[[], None] = lambda: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._deliver = deliver
+        self._sleep = sleep
+        self._paused = 0
         self._failed = failed
         self._limit = limit
         self._running: set[asyncio.Task[None]] = set()
@@ -35,8 +55,8 @@ class Jobs:
 
     @property
     def backlog(self) -> int:
-        """Works that wait for room."""
-        return len(self._waiting)
+        """Works that wait, for room or for their next try."""
+        return len(self._waiting) + self._paused
 
     def start(self, work: Work) -> None:
         """Start now, outside the bound: pulls and publishing, which are one an execution anyway."""
@@ -62,14 +82,21 @@ class Jobs:
             self._spawn(self._waiting.popleft(), bounded=True)
 
     def _spawn(self, work: Work, *, bounded: bool) -> None:
-        job = asyncio.get_running_loop().create_task(self._run(work, bounded))
+        self._keep(self._run(work, bounded))
+
+    def _keep(self, running: Coroutine[Any, Any, None]) -> None:
+        job = asyncio.get_running_loop().create_task(running)
         self._running.add(job)
         job.add_done_callback(self._running.discard)
 
     async def _run(self, work: Work, bounded: bool) -> None:
         try:
             event = await work()
-            if event is not None and not self.closed:
+            if event is None or self.closed:
+                return
+            if isinstance(event, Pause):
+                self._keep(self._after(event, bounded))
+            else:
                 self._deliver(event)
         except Exception as error:
             self.error = self.error or error
@@ -78,3 +105,12 @@ class Jobs:
             if bounded:
                 self._bounded -= 1
                 self._fill()
+
+    async def _after(self, pause: Pause, bounded: bool) -> None:
+        self._paused += 1
+        try:
+            await self._sleep(pause.seconds)
+        finally:
+            self._paused -= 1
+        if not self.closed:
+            (self.submit if bounded else self.start)(pause.then)

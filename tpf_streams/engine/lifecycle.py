@@ -175,6 +175,24 @@ def _ended(turn: TurnEvents, fact: Fact, _: None) -> None:
     turn.add("cancelled" if detail["errorCode"] == "CANCELLED" else "error", scope, None, None, None, detail)
 
 
+def _retried(turn: TurnEvents, fact: Fact, _: None) -> None:
+    """Its steps gave up, and it waits for another try."""
+    detail = {name: fact.ids.get(name) for name in ("errorCode", "attempt", "dueEpochMs")}
+    turn.add("retry", turn.execution(str(fact.ids.get("executionId"))), None, None, None, detail)
+
+
+def _redriven(turn: TurnEvents, fact: Fact, _: None) -> None:
+    """An operator lets it go on behind its end."""
+    detail = {name: fact.ids.get(name) for name in ("attempt", "reason")}
+    turn.add("redrive", turn.execution(str(fact.ids.get("executionId"))), None, None, None, detail)
+
+
+def _recalled(turn: TurnEvents, fact: Fact, _: None) -> None:
+    """An item that had been rejected is tried once more."""
+    scope = turn.execution(str(fact.ids.get("executionId")))
+    turn.add("recall", scope, fact.ids.get("itemIndex"), None, None, {"stream": fact.ids.get("stream", 0)})
+
+
 def _created(turn: TurnEvents, fact: Fact, it: InteractionRecord) -> None:
     step = turn.definition.steps[it.step_index]
     if isinstance(step, AwaitDefinition) and turn.definition.wants_slot(step):
@@ -281,6 +299,9 @@ _EVENTS: dict[str, tuple[tuple[type, ...], Note]] = {
     "execution.submitted.total": ((ExecutionRecord,), _submitted),
     "execution.duplicate.total": (_ANYTHING, _of_execution("execution_duplicate")),
     "execution.terminal.total": (_ANYTHING, _ended),
+    "execution.retry.total": (_ANYTHING, _retried),
+    "execution.redriven.total": (_ANYTHING, _redriven),
+    "item.recalled.total": (_ANYTHING, _recalled),
     "execution.waiting.total": ((InteractionRecord, AwaitUnitRecord), _waiting),
     "interaction.created.total": ((InteractionRecord,), _created),
     "interaction.dispatched.total": ((InteractionRecord,), _dispatched),

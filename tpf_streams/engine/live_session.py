@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from tpf_streams.core.context import StepContext
-from tpf_streams.core.events import ItemsPulled, SourceFailed
+from tpf_streams.core.events import ItemsPulled, ItemsRecalled, SourceFailed
 from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.parts import Parts
 from tpf_streams.core.step import ItemReject
@@ -19,7 +19,7 @@ from tpf_streams.core.unit import SessionRecord
 from tpf_streams.core.window import chain, credit
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.pull import Source
-from tpf_streams.engine.retry import code_of, is_control, message_of
+from tpf_streams.engine.retry import code_of, is_control, is_terminal, message_of
 from tpf_streams.engine.segments import SegmentRunner, detail_of
 from tpf_streams.engine.source import open_items, open_source
 from tpf_streams.errors import SourceChangedError
@@ -44,7 +44,9 @@ class LiveSession:
         value: object,
         context: StepContext,
         wake: Callable[[], None],
+        generation: int = 0,
     ) -> None:
+        self._generation = generation
         self.execution_id = owed.execution_id
         self.pulling = False
         self._runner = runner
@@ -65,6 +67,8 @@ class LiveSession:
 
     def pull_count(self, row: SessionRecord) -> int:
         """Elements to pull now; asks the budget for the slots that the credit has room for."""
+        if row.recall is not None:
+            self._give_back(credit(self._runner.definition, row))
         if self.pulling or self.closed:
             return 0
         wanted = min(credit(self._runner.definition, row), PULL_MAX)
@@ -76,13 +80,21 @@ class LiveSession:
             self._budgets.request(self._await_index, self.execution_id, self._slot_granted, missing)
         return min(wanted, self._granted)
 
+    def _give_back(self, room: int) -> None:
+        """An item that a redrive takes up behind its answer needs a place of the window, and no slot."""
+        while self._granted > room and not self.closed and self._budgets.limits(self._await_index):
+            self._granted -= 1
+            self._budgets.release(self._await_index, self.execution_id)
+
     def use_slot(self) -> None:
         """One of the slots held here belongs to an interaction now."""
         if self._budgets.limits(self._await_index):
             self._granted -= 1
 
-    async def pull(self, row: SessionRecord, count: int) -> ItemsPulled | SourceFailed:
+    async def pull(self, row: SessionRecord, count: int) -> ItemsPulled | ItemsRecalled | SourceFailed:
         """The next elements behind the committed position, tried again as the retry policy says."""
+        if row.recalling:
+            return ItemsRecalled(self.execution_id, row.next_item_index, count, self._generation)
         attempt = 1
         while True:
             try:
@@ -91,14 +103,21 @@ class LiveSession:
                 source = self._source or await self._open(row)
                 elements = await source.take(count)
                 self._position += len(elements)
-                return ItemsPulled(self.execution_id, row.source_position, elements, source.ended)
+                return ItemsPulled(self.execution_id, row.source_position, elements, source.ended, self._generation)
             except BaseException as error:
                 if is_control(error):
                     raise
                 await self.release_source()
                 pause = self._runner.policy.pause_s(attempt, error)
                 if pause is None:
-                    return SourceFailed(self.execution_id, code_of(error), message_of(error), detail_of(error))
+                    return SourceFailed(
+                        self.execution_id,
+                        code_of(error),
+                        message_of(error),
+                        detail_of(error),
+                        retryable=not is_terminal(error),
+                        generation=self._generation,
+                    )
             await self._runner.clock.sleep(pause)
             attempt += 1
 

@@ -27,10 +27,10 @@ from tpf_streams.core.step import AwaitDefinition, Json, SourceObject
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.expansion import expands, run_expanding
-from tpf_streams.engine.jobs import Jobs
+from tpf_streams.engine.jobs import Jobs, Pause
 from tpf_streams.engine.live_session import LiveSession
 from tpf_streams.engine.recovery import payload_of
-from tpf_streams.engine.retry import code_of, message_of
+from tpf_streams.engine.retry import code_of, is_terminal, message_of
 from tpf_streams.engine.segments import detail_of
 from tpf_streams.ports import TaskLog
 
@@ -207,7 +207,8 @@ class Performer:
     def _start_source(self, execution_id: str) -> None:
         key = self._state.keys.owed(execution_id, OwedKind.SEGMENT, None)
         owed = self._state.get(key, OwedRecord)
-        if owed is None or execution_id in self.sessions:
+        execution = self._execution(execution_id)
+        if owed is None or execution is None or execution_id in self.sessions:
             return
         self.owners.add(execution_id)
         self.sessions[execution_id] = LiveSession(
@@ -217,6 +218,7 @@ class Performer:
             payload_of(self._state, owed),
             self._context(owed),
             self._wake,
+            execution.generation,
         )
 
     async def _stop_source(self, execution_id: str) -> None:
@@ -228,7 +230,7 @@ class Performer:
             self._env.budgets.withdraw(execution_id)
         self._forget_owner(execution_id)
 
-    async def _send(self, owed: OwedRecord) -> Event | None:
+    async def _send(self, owed: OwedRecord, attempt: int = 1) -> Event | Pause | None:
         """One dispatch outside the log, tried again under the same ids."""
         env = self._env
         step = env.definition.steps[owed.step_index]
@@ -236,37 +238,33 @@ class Performer:
         if interaction is None or interaction.status.terminal or not isinstance(step, AwaitDefinition):
             return RequestSent(owed)
         interaction = whole_request(self._state, interaction)
-        attempt = 1
-        while True:
-            try:
-                return RequestSent(owed, dict(await env.transports[step.transport.type].send(step, interaction)))
-            except Exception as error:
-                pause = env.runner.policy.pause_s(attempt, error)
-                if pause is None:
-                    return RequestFailed(owed, f"{code_of(error)}: {message_of(error)}")
-            await env.clock.sleep(pause)
-            attempt += 1
+        try:
+            return RequestSent(owed, dict(await env.transports[step.transport.type].send(step, interaction)))
+        except Exception as error:
+            pause = env.runner.policy.pause_s(attempt, error)
+            if pause is None:
+                why, retryable = f"{code_of(error)}: {message_of(error)}", not is_terminal(error)
+                return RequestFailed(owed, why, detail_of(error), retryable)
+            return Pause(pause, partial(self._send, owed, attempt + 1))
 
-    async def _publish(self, execution_id: str) -> Event | None:
+    async def _publish(self, execution_id: str, attempt: int = 1) -> Event | Pause | None:
         """Write the output object from the committed rows, tried again: a repeat writes the same file."""
         env = self._env
         execution = self._execution(execution_id)
         publisher = env.publisher
         if execution is None or publisher is None:
             return PublishFailed(execution_id, "NO_PUBLISHER", "the pipeline publishes and no publisher is set up", "")
-        attempt = 1
-        while True:
-            try:
-                # The scans begin here, on the thread that writes: in the pool a turn could move the rows under them.
-                rows = self._outputs(execution_id), self._rejects(execution_id)
-                write = partial(publisher.publish, execution, self._log.incarnation, *rows)
-                return ObjectPublished(execution_id, await env.runner.in_pool(write))
-            except Exception as error:
-                pause = env.runner.policy.pause_s(attempt, error)
-                if pause is None:
-                    return PublishFailed(execution_id, code_of(error), message_of(error), detail_of(error))
-            await env.clock.sleep(pause)
-            attempt += 1
+        try:
+            # The scans begin here, on the thread that writes: in the pool a turn could move the rows under them.
+            rows = self._outputs(execution_id), self._rejects(execution_id)
+            write = partial(publisher.publish, execution, self._log.incarnation, *rows)
+            return ObjectPublished(execution_id, await env.runner.in_pool(write))
+        except Exception as error:
+            pause = env.runner.policy.pause_s(attempt, error)
+            if pause is None:
+                why, retryable = (code_of(error), message_of(error), detail_of(error)), not is_terminal(error)
+                return PublishFailed(execution_id, *why, retryable)
+            return Pause(pause, partial(self._publish, execution_id, attempt + 1))
 
     def _outputs(self, execution_id: str) -> Iterator[OutputRecord]:
         found = self._log.store.scan(*self._state.keys.outputs_of(execution_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tpf_streams.core.admission import interaction_of, row_of
-from tpf_streams.core.events import CompletionReceived, DeadlinesReached, Event
+from tpf_streams.core.events import CompletionReceived, DeadlinesReached, Event, RetriesDue
 from tpf_streams.core.rows import deadline_of
 from tpf_streams.core.state import Draft, State
 
@@ -16,6 +16,9 @@ def execution_of(state: State, event: Event) -> str | None:
     execution_id = getattr(event, "execution_id", None)
     if execution_id is not None:
         return str(execution_id)
+    if isinstance(event, RetriesDue):
+        due = state.scan_keys(state.keys.retries_until(state.now_ms), 1)
+        return deadline_of(due[0])[1] if due else None
     interaction = row_of(Draft(state), _interaction_of(state, event))
     return None if interaction is None else interaction.execution_id
 

@@ -12,9 +12,12 @@ from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.wire import (
     Origin,
     WireError,
+    dead_execution_record,
     dead_letter_record,
     dead_letters_topic,
     decode_event,
+    item_reject_record,
+    item_rejects_topic,
     output_record,
 )
 from tpf_streams.ports import InputRecord, Record
@@ -40,6 +43,7 @@ class RecordMaker:
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._dead_letters = dead_letters_topic(env.definition.application_id)
+        self._item_rejects = item_rejects_topic(env.definition.application_id)
 
     def split(self, effects: Sequence[fx.Effect]) -> tuple[list[Record], list[fx.Effect]]:
         """The records of a decision, and its other effects. Raises what a transport raises.
@@ -74,9 +78,17 @@ class RecordMaker:
         letters = self._dead_letters
         return dead_letter_record(letters, effect.origin, None, effect.value, effect.reason, effect.message)
 
+    def _dead_execution(self, effect: fx.DeadLetterExecution) -> Record:
+        return dead_execution_record(effect, self._dead_letters)
+
+    def _reject(self, effect: fx.EmitReject) -> Record:
+        return item_reject_record(effect, self._item_rejects)
+
 
 _MAKE: dict[type, Callable[[RecordMaker, Any], Record | None]] = {
     fx.SendRequest: RecordMaker._request,
     fx.EmitOutput: RecordMaker._output,
     fx.DeadLetter: RecordMaker._letter,
+    fx.DeadLetterExecution: RecordMaker._dead_execution,
+    fx.EmitReject: RecordMaker._reject,
 }

@@ -13,10 +13,11 @@ from tpf_streams.core.effects import (
     SendOwed,
     StartSource,
 )
-from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
+from tpf_streams.core.execution import OwedKind, OwedRecord
 from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.retry import input_of
 from tpf_streams.core.rows import deadline_of
-from tpf_streams.core.state import State
+from tpf_streams.core.state import Draft, State
 from tpf_streams.engine.budgets import Budgets
 
 
@@ -35,9 +36,11 @@ def adopt_slots(state: State, budgets: Budgets, owners: set[str]) -> None:
 
 
 def owed_effects(state: State) -> Iterator[Effect]:
-    """Everything owed, as the effects that the lost turns had asked for, oldest execution order by key."""
+    """Everything owed, as the effects that the lost turns had asked for, oldest execution order by key. A retry that
+    waits for its time is none: its row is swept when it is due."""
     for _, owed in state.scan(state.keys.all_owed(), OwedRecord):
-        yield effect_of(state, owed)
+        if owed.kind is not OwedKind.RETRY:
+            yield effect_of(state, owed)
 
 
 def effect_of(state: State, owed: OwedRecord) -> Effect:
@@ -52,18 +55,12 @@ def effect_of(state: State, owed: OwedRecord) -> Effect:
             return SendOwed(owed)
         case OwedKind.PUBLISH:
             return PublishObject(owed.execution_id)
-        case OwedKind.RELEASE | OwedKind.CLOSE:
+        case _:
             return ContinueOwed(owed)
 
 
 def payload_of(state: State, owed: OwedRecord) -> object:
-    """What a segment works on: a list, its interaction's answer, the payload it carries, or the execution's input."""
+    """What a segment works on, from the rows alone: a list, an answer, the payload it carries, or the input."""
     if owed.item_index is None and state.definition.takes_list(owed.step_index):
         return state.parts(owed.execution_id, owed.step_index)
-    if owed.interaction_id is not None:
-        interaction = state.get(state.keys.interaction(owed.interaction_id), InteractionRecord)
-        return None if interaction is None else interaction.response_payload
-    if owed.step_index > 0 or owed.payload is not None:
-        return owed.payload
-    execution = state.get(state.keys.execution(owed.execution_id), ExecutionRecord)
-    return None if execution is None else execution.input_payload
+    return input_of(Draft(state), owed)

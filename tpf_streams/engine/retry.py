@@ -3,24 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
+from random import uniform
 
 from tpf_streams.errors import TerminalError
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`limit`: tries after the first. The n-th pause is `wait_ms * 2**(n-1)`, at most `max_backoff_ms`."""
+    """`limit`: tries after the first. The n-th pause is `wait_ms * 2**(n-1)`, at most `max_backoff_ms`.
+
+    `jitter` takes up to half of a pause away, by chance, so that what failed together does not come back together.
+    """
 
     limit: int = 3
     wait_ms: int = 500
     max_backoff_ms: int = 30_000
+    jitter: bool = False
 
     def pause_s(self, attempt: int, error: BaseException) -> float | None:
         """Seconds to wait after try number `attempt` (from 1) failed with `error`; None: it ends here."""
-        if isinstance(error, TerminalError) or attempt > self.limit:
+        if is_terminal(error) or attempt > self.limit:
             return None
-        return float(min(self.wait_ms * 2 ** (attempt - 1), self.max_backoff_ms)) / 1000
+        pause = float(min(self.wait_ms * 2 ** (attempt - 1), self.max_backoff_ms)) / 1000
+        return pause * uniform(0.5, 1.0) if self.jitter else pause
+
+
+def is_terminal(error: BaseException) -> bool:
+    """Whether trying again cannot help: a TerminalError, raised or declared as a cause (contract section 14).
+
+    `raise Shown(...) from refused` keeps what `refused` was; an error that merely came while another was handled does
+    not. An error of a group counts too.
+    """
+    return any(isinstance(it, TerminalError) for it in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:  # a cause may, by hand, be its own
+            continue
+        seen.add(id(current))
+        yield current
+        if current.__cause__ is not None:
+            waiting.append(current.__cause__)
+        if isinstance(current, BaseExceptionGroup):
+            waiting.extend(current.exceptions)
 
 
 def is_control(error: BaseException) -> bool:

@@ -15,7 +15,8 @@ from tpf_streams.core.events import SegmentCompleted, SegmentFailed
 from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.parts import Parts
 from tpf_streams.core.step import Cardinality, Json, PipelineDefinition, StepDefinition
-from tpf_streams.engine.retry import RetryPolicy, code_of, is_control, message_of
+from tpf_streams.engine.jobs import Pause
+from tpf_streams.engine.retry import RetryPolicy, code_of, is_control, is_terminal, message_of
 from tpf_streams.engine.step_loop import StepLoop
 from tpf_streams.errors import TerminalError
 from tpf_streams.ports import Bindings, BoundStep, Clock, StepKind
@@ -71,27 +72,26 @@ class SegmentRunner:
 
     async def run(
         self, owed: OwedRecord, value: object, converted: bool, context: StepContext
-    ) -> SegmentCompleted | SegmentFailed:
-        """Run with retries until it ends one way or the other."""
+    ) -> SegmentCompleted | SegmentFailed | Pause:
+        """Run once: how it ended, or when to run it again."""
         return await self.tried(owed, context, lambda told: self._run_once(owed, value, converted, told))
 
     async def tried(
         self, owed: OwedRecord, context: StepContext, once: Callable[[StepContext], Awaitable[Sequence[Json]]]
-    ) -> SegmentCompleted | SegmentFailed:
-        """What `once` gives, again and again as the retry policy says."""
-        attempt = 1
-        while True:
-            try:
-                outputs = await once(_attempt(context, attempt))
-                return SegmentCompleted(owed, outputs)
-            except BaseException as error:
-                if is_control(error):
-                    raise
-                pause = self.policy.pause_s(attempt, error)
-                if pause is None:
-                    return SegmentFailed(owed, code_of(error), message_of(error), detail_of(error))
-            await self.clock.sleep(pause)
-            attempt += 1
+    ) -> SegmentCompleted | SegmentFailed | Pause:
+        """What `once` gives, or when to ask it again."""
+        try:
+            return SegmentCompleted(owed, await once(context))
+        except BaseException as error:
+            if is_control(error):
+                raise
+            pause = self.policy.pause_s(context.attempt, error)
+            if pause is None:
+                return SegmentFailed(
+                    owed, code_of(error), message_of(error), detail_of(error), retryable=not is_terminal(error)
+                )
+            again = replace(context, attempt=context.attempt + 1)
+            return Pause(pause, lambda: self.tried(owed, again, once))
 
     async def _run_once(self, owed: OwedRecord, value: object, converted: bool, context: StepContext) -> Sequence[Json]:
         if isinstance(value, Parts):
@@ -135,10 +135,6 @@ def finished(bound: BoundStep, result: Any) -> Any:
     if result is None:
         raise TerminalError(f"step {bound.name!r} returned nothing", "NO_OUTPUT")
     return bound.finish(result)
-
-
-def _attempt(context: StepContext, attempt: int) -> StepContext:
-    return context if attempt == context.attempt else replace(context, attempt=attempt)
 
 
 def detail_of(error: BaseException) -> str:

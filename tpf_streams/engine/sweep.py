@@ -74,6 +74,26 @@ class Sweep:
         return self.open
 
 
+@dataclass(slots=True)
+class RetrySweep:
+    """When retries of executions are due. No answer can make one needless, so nothing holds them."""
+
+    delay_ms: int
+    """The shortest wait for a retry: what begins to wait from now on is not due before."""
+    look_ms: int = 0
+    """Before this time no retry can be due, so that a busy task need not ask its store every turn."""
+
+    def due(self, state: State) -> bool:
+        if state.now_ms < self.look_ms:
+            return False
+        first = state.first_retry_ms()
+        if first is not None and first <= state.now_ms:
+            return True
+        later = state.now_ms + self.delay_ms
+        self.look_ms = later if first is None else min(later, first)
+        return False
+
+
 async def _mark_events(env: Environment, partition: int) -> dict[str, int]:
     """Answers wait in the events too, more than one turn takes: what came by HTTP, and what was forwarded long ago.
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from tpf_streams.core import effects as fx
@@ -21,10 +22,13 @@ from tpf_streams.core.events import (
     EarlyDue,
     Event,
     ItemsPulled,
+    ItemsRecalled,
+    RetriesDue,
     SegmentCompleted,
     SlotGranted,
     SourceFailed,
 )
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import InteractionRecord
@@ -32,7 +36,7 @@ from tpf_streams.core.state import State
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.clock import PartitionTime
 from tpf_streams.engine.environment import Environment
-from tpf_streams.engine.jobs import Jobs
+from tpf_streams.engine.jobs import Jobs, Pause
 from tpf_streams.engine.lifecycle import LifecycleWriter
 from tpf_streams.engine.performer import Performer
 from tpf_streams.engine.poison import execution_of
@@ -40,13 +44,14 @@ from tpf_streams.engine.records import Decoded, RecordMaker, decoded
 from tpf_streams.engine.recovery import adopt_slots, owed_effects
 from tpf_streams.engine.retry import is_control, message_of
 from tpf_streams.engine.segments import detail_of
-from tpf_streams.engine.sweep import Sweep
+from tpf_streams.engine.sweep import RetrySweep, Sweep
 from tpf_streams.engine.wire import WireError
 from tpf_streams.errors import BackPressureError, LogError
 from tpf_streams.ports import InputRecord, Record, TaskLog, TopicPartition, Turn, positions_behind
 
 log = logging.getLogger(__name__)
 
+FAIL_AGAIN_S = 30.0
 LOCAL_EVENTS_MAX = 2_000
 """Local events of one turn: a turn is bounded whatever comes back from the steps."""
 
@@ -81,7 +86,8 @@ class Task:
         self.time = PartitionTime(env.clock.now_ms(), env.clock.monotonic_s(), self.state.stored_now_ms)
         self.state.now_ms = self.time.now_ms
         self.sweep = await Sweep.begin(env, self.state, self.partition)
-        self.jobs = Jobs(self.deliver, env.segments_max, self.wake.set)
+        self.retries = RetrySweep(env.definition.limits.retry_delay_ms)
+        self.jobs = Jobs(self.deliver, env.segments_max, self.wake.set, env.clock.sleep)
         self.performer = Performer(env, self.log, self.state, self.jobs, self.deliver, self.wake.set)
         adopt_slots(self.state, env.budgets, self.performer.owners)
         env.budgets.end_opening(self.partition)
@@ -132,6 +138,9 @@ class Task:
         self._take_local()
         if self.sweep.due(self.state, held=self.time.held):
             self._decide(DeadlinesReached(self._env.definition.limits.sweep_limit))
+            self._follow()
+        if self.retries.due(self.state):
+            self._decide(RetriesDue(self._env.definition.limits.sweep_limit))
             self._follow()
         if self._lifecycle is not None and self._facts:
             self._records.extend(self._lifecycle.records(self._facts, self.state))
@@ -208,7 +217,7 @@ class Task:
                 break
             event = self._inbox.popleft()
             self._decide(event)
-            if isinstance(event, ItemsPulled | SourceFailed):
+            if isinstance(event, ItemsPulled | ItemsRecalled | SourceFailed):
                 self._pulled.append(event.execution_id)
         else:
             self.wake.set()
@@ -244,8 +253,8 @@ class Task:
         self.state.apply(decision)
         self._records.extend(records)
         self._facts.extend(decision.facts)
-        if decision.outcome is not None and isinstance(event, CompletionReceived):
-            self._outcomes.append((event.origin, decision.outcome))
+        if decision.outcome is not None and not isinstance(event, EarlyDue):
+            self._outcomes.append((event.origin, decision.outcome))  # type: ignore[union-attr]
         for effect in others:
             self._route(effect)
 
@@ -291,22 +300,42 @@ class Task:
         log.error("deciding %s raised %s; it is set aside", type(event).__name__, type(error).__name__)
         if self._current is not None and not isinstance(event, DecisionRaised):
             self._records.append(self._maker.dead_letter(self._current, "decision_raised", type(error).__name__))
-        if isinstance(event, DeadlinesReached) and event.limit > 1:
-            self._decide(DeadlinesReached(1))  # one by one, so that it shows whose deadline it is
+        if isinstance(event, DecisionRaised):
+            self._fail_bare(event)
+            return
+        if isinstance(event, DeadlinesReached | RetriesDue) and event.limit > 1:
+            self._decide(type(event)(1))  # one by one, so that it shows whose time it is
             return
         if isinstance(event, SlotGranted):
             self._after.append(fx.ReturnSlot(event.owed.execution_id, event.owed.step_index))
         execution_id = execution_of(self.state, event)
-        if execution_id is None or isinstance(event, DecisionRaised):
+        if execution_id is None:
             return
         message = f"{type(event).__name__}: {type(error).__name__}: {message_of(error)}"
         self._decide(DecisionRaised(execution_id, message, detail_of(error)))
+
+    def _fail_bare(self, event: DecisionRaised) -> None:
+        """Failing an execution raised as well. Its own row alone may still say so; else it is tried again and again:
+        what was owed for it has been taken, and forgotten here it would wait until the next opening."""
+        if event.bare:
+            self.jobs.start(partial(_again, event))
+        else:
+            self._decide(replace(event, bare=True))
 
     def session(self, execution_id: str) -> SessionRecord | None:
         return self.state.get(self.state.keys.session(execution_id), SessionRecord)
 
     def execution(self, execution_id: str) -> ExecutionRecord | None:
         return self.state.get(self.state.keys.execution(execution_id), ExecutionRecord)
+
+
+async def _again(event: DecisionRaised) -> Pause:
+    """`event` once more, after a while."""
+
+    async def once_more() -> Event:
+        return replace(event, bare=False)
+
+    return Pause(FAIL_AGAIN_S, once_more)
 
 
 async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from tpf_streams.core.effects import EmitOutput
+from tpf_streams.core.effects import DeadLetterExecution, EmitOutput, EmitReject
 from tpf_streams.core.envelope import EnvelopeRefusedError, parse_completion
 from tpf_streams.core.events import (
     ArrivalMarked,
@@ -21,6 +21,7 @@ from tpf_streams.core.events import (
     ExecutionCancelled,
     ExecutionSubmitted,
     InteractionCancelled,
+    RedriveRequested,
     SessionCancelled,
 )
 from tpf_streams.core.frozen import frozen
@@ -89,6 +90,10 @@ def dead_letters_topic(application_id: str) -> str:
     return f"{application_id}-dead-letters"
 
 
+def item_rejects_topic(application_id: str) -> str:
+    return f"{application_id}-item-rejects"
+
+
 def payload_bytes_max(limits: Limits) -> int:
     """The largest response payload any step can take, bytes (contract 0.6)."""
     return max(limits.max_payload_bytes, limits.max_aggregate_bytes)
@@ -104,8 +109,11 @@ _MARKER = _headers("marker")
 _CANCEL_SESSION = _headers("cancel-session")
 _CANCEL_EXECUTION = _headers("cancel-execution")
 _CANCEL_INTERACTION = _headers("cancel-interaction")
+_REDRIVE = _headers("redrive")
 _OUTPUT = _headers("output")
 _DEAD_LETTER = _headers("dead-letter")
+_DEAD_EXECUTION = _headers("dead-letter-execution")
+_ITEM_REJECT = _headers("item-reject")
 
 
 def encode_submission(event: ExecutionSubmitted) -> Parts:
@@ -124,16 +132,29 @@ def encode_marker(event: ArrivalMarked) -> Parts:
     return None, orjson.dumps(dict(event.offsets)), _MARKER
 
 
+def encode_redrive(event: RedriveRequested) -> Parts:
+    """Kind `redrive`: {executionId, expectedVersion, allowFailed, reason, origin}."""
+    value = {
+        "executionId": event.execution_id,
+        "expectedVersion": event.expected_version,
+        "allowFailed": event.allow_failed,
+        "reason": event.reason,
+        "origin": event.origin,
+    }
+    return event.execution_id.encode(), orjson.dumps(value), _REDRIVE
+
+
 def encode_cancel(event: SessionCancelled | ExecutionCancelled | InteractionCancelled) -> Parts:
-    """Kinds `cancel-session`, `cancel-execution`, `cancel-interaction`: the id, and the reason where there is one."""
+    """Kinds `cancel-session`, `cancel-execution`, `cancel-interaction`: the id, and of the last two the reason and the
+    origin."""
     match event:
         case SessionCancelled(execution_id):
             return execution_id.encode(), orjson.dumps({"executionId": execution_id}), _CANCEL_SESSION
-        case ExecutionCancelled(execution_id, reason):
-            value = orjson.dumps({"executionId": execution_id, "reason": reason})
+        case ExecutionCancelled(execution_id, reason, origin):
+            value = orjson.dumps({"executionId": execution_id, "reason": reason, "origin": origin})
             return execution_id.encode(), value, _CANCEL_EXECUTION
-        case InteractionCancelled(interaction_id, reason):
-            value = orjson.dumps({"interactionId": interaction_id, "reason": reason})
+        case InteractionCancelled(interaction_id, reason, origin):
+            value = orjson.dumps({"interactionId": interaction_id, "reason": reason, "origin": origin})
             return interaction_id.encode(), value, _CANCEL_INTERACTION
 
 
@@ -200,6 +221,22 @@ def _marker(value: dict[str, Any]) -> Event:
     return ArrivalMarked(value)
 
 
+def _redrive(value: dict[str, Any]) -> Event:
+    version, allowed = value["expectedVersion"], value["allowFailed"]
+    if not (version is None or type(version) is int) or type(allowed) is not bool:
+        raise TypeError("expectedVersion is a whole number or null, allowFailed true or false")
+    return RedriveRequested(
+        _text(value["executionId"]), version, allowed, _text(value["reason"]), _text(value["origin"])
+    )
+
+
+def _cancel(
+    kind: type[ExecutionCancelled | InteractionCancelled], name: str, value: dict[str, Any]
+) -> ExecutionCancelled | InteractionCancelled:
+    """Earlier versions wrote no origin."""
+    return kind(_text(value[name]), _text(value["reason"]), _text(value.get("origin", "")))
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("a text is needed")
@@ -210,8 +247,9 @@ _DECODERS: dict[bytes, Callable[[dict[str, Any]], Event]] = {
     b"submit": _submit,
     b"marker": _marker,
     b"cancel-session": lambda value: SessionCancelled(_text(value["executionId"])),
-    b"cancel-execution": lambda value: ExecutionCancelled(_text(value["executionId"]), _text(value["reason"])),
-    b"cancel-interaction": lambda value: InteractionCancelled(_text(value["interactionId"]), _text(value["reason"])),
+    b"cancel-execution": lambda value: _cancel(ExecutionCancelled, "executionId", value),
+    b"cancel-interaction": lambda value: _cancel(InteractionCancelled, "interactionId", value),
+    b"redrive": _redrive,
 }
 
 
@@ -226,6 +264,19 @@ def output_record(effect: EmitOutput, topic: str) -> Record:
         "payload": effect.payload,
     }
     return Record(topic, effect.key.encode(), orjson.dumps(value), _OUTPUT, place=route_of(effect.execution_id))
+
+
+def item_reject_record(effect: EmitReject, topic: str) -> Record:
+    """The record of one item or row that was turned away. Those of one execution keep their order."""
+    return Record(
+        topic, effect.key.encode(), orjson.dumps(effect.value), _ITEM_REJECT, place=route_of(effect.execution_id)
+    )
+
+
+def dead_execution_record(effect: DeadLetterExecution, topic: str) -> Record:
+    """The record of an execution that failed for good: its envelope (contract section 14), keyed by its id."""
+    headers: Headers = (*_DEAD_EXECUTION, (REASON_HEADER, effect.reason.encode()))
+    return Record(topic, effect.execution_id.encode(), orjson.dumps(effect.envelope), headers)
 
 
 def dead_letter_record(

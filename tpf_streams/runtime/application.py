@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from tpf_streams.core.effects import Fact
 from tpf_streams.core.envelope import CompletionEnvelope, EnvelopeRefusedError, parse_completion
-from tpf_streams.core.events import ExecutionCancelled, ExecutionSubmitted, InteractionCancelled, SessionCancelled
+from tpf_streams.core.events import (
+    ExecutionCancelled,
+    ExecutionSubmitted,
+    InteractionCancelled,
+    RedriveRequested,
+    SessionCancelled,
+)
 from tpf_streams.core.identity import IdFactory, partition_of, route_of
 from tpf_streams.core.step import Json, PipelineDefinition, SourceObject
 from tpf_streams.engine.budgets import Budgets
@@ -17,7 +23,15 @@ from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.engine.router import CompletionRouter
 from tpf_streams.engine.segments import SegmentRunner
-from tpf_streams.engine.wire import completion_record, encode_cancel, encode_submission, events_topic, payload_bytes_max
+from tpf_streams.engine.wire import (
+    Parts,
+    completion_record,
+    encode_cancel,
+    encode_redrive,
+    encode_submission,
+    events_topic,
+    payload_bytes_max,
+)
 from tpf_streams.engine.worker import Worker
 from tpf_streams.ports import AwaitTransport, Bindings, Clock, Log, ObjectPublisher, Record
 from tpf_streams.runtime.tally import Tally
@@ -141,17 +155,41 @@ class Application:
 
     async def cancel_session(self, execution_id: str) -> None:
         """End the live session of a stream; it goes on by the durable path (contract 0.20)."""
-        await self._cancel(SessionCancelled(execution_id), execution_id)
+        await self.log.append([self._home(execution_id, *encode_cancel(SessionCancelled(execution_id)))])
 
-    async def cancel_execution(self, execution_id: str, reason: str) -> None:
-        await self._cancel(ExecutionCancelled(execution_id, reason), execution_id)
+    async def cancel_execution(self, execution_id: str, reason: str) -> str:
+        """End an execution; -> the outcome (`OperatorOutcome`), known after its commit."""
+        return await self._told(
+            lambda origin: encode_cancel(ExecutionCancelled(execution_id, reason, origin)), execution_id
+        )
 
-    async def cancel_interaction(self, interaction_id: str, reason: str) -> None:
-        await self._cancel(InteractionCancelled(interaction_id, reason), interaction_id)
+    async def cancel_interaction(self, interaction_id: str, reason: str) -> str:
+        """End one interaction; -> the outcome."""
+        return await self._told(
+            lambda origin: encode_cancel(InteractionCancelled(interaction_id, reason, origin)), interaction_id
+        )
 
-    async def _cancel(self, event: SessionCancelled | ExecutionCancelled | InteractionCancelled, route_id: str) -> None:
-        key, value, headers = encode_cancel(event)
-        await self.log.append([self._home(route_id, key, value, headers)])
+    async def redrive(
+        self, execution_id: str, *, expected_version: int | None = None, allow_failed: bool = True, reason: str = ""
+    ) -> str:
+        """Let a failed execution go on where it failed (contract 0.14); -> the outcome."""
+        return await self._told(
+            lambda origin: encode_redrive(
+                RedriveRequested(execution_id, expected_version, allow_failed, reason, origin)
+            ),
+            execution_id,
+        )
+
+    async def _told(self, parts: Callable[[str], Parts], route_id: str) -> str:
+        """Append what an operator wants and wait for what became of it. Raises TimeoutError: it may still come."""
+        origin = f"request/{uuid.uuid4()}"
+        outcome = self.environment.answers.expect(origin)
+        try:
+            await self.log.append([self._home(route_id, *parts(origin))])
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await outcome
+        finally:
+            outcome.cancel()
 
     def _home(self, route_id: str, key: bytes | None, value: bytes, headers: tuple[tuple[str, bytes], ...]) -> Record:
         route = route_of(route_id)

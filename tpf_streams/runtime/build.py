@@ -65,6 +65,7 @@ def retry_policy(loaded: LoadedPipeline) -> RetryPolicy:
         settings.integer("pipeline.defaults.retry-limit"),
         settings.integer("pipeline.defaults.retry-wait-ms"),
         settings.integer("pipeline.defaults.max-backoff"),
+        settings.flag("pipeline.defaults.jitter"),
     )
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 
 from tpf_streams.core.completion import check_pinned, project, read
+from tpf_streams.core.execution import ExecutionStatus
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.json_policy import parse_json
-from tpf_streams.core.outcome import Outcome
+from tpf_streams.core.outcome import OperatorOutcome, Outcome
 from tpf_streams.core.step import AnyStep, AwaitDefinition, Json, PipelineDefinition
 from tpf_streams.engine.lifecycle import lifecycle_topic
 from tpf_streams.engine.wire import dead_letters_topic, events_topic
@@ -30,6 +31,7 @@ ENVELOPE_BYTES_MAX = 5 * 1024 * 1024
 """Above every limit of a payload: what is larger is refused before anybody looks into it."""
 SETTLE_S = 10.0
 LIMIT_MAX = 10_000
+REASON_CHARS = 512
 
 
 class OperatorError(TpfError):
@@ -57,6 +59,8 @@ class Operator:
             "status": self._status,
             "pending": self._pending,
             "complete": self._complete,
+            "redrive": self._redrive,
+            "cancel": self._cancel,
             "describe": self._describe,
             "lifecycle": self._lifecycle,
         }
@@ -123,15 +127,46 @@ class Operator:
         reason = self._misfit(arguments) if outcome == Outcome.INVALID_PAYLOAD else None
         return {"outcome": outcome} if reason is None else {"outcome": outcome, "reason": reason}
 
+    async def _redrive(self, arguments: Mapping[str, Any]) -> Answer:
+        """A failed execution goes on where it failed (contract 0.14)."""
+        version, allowed = arguments.get("expectedVersion"), arguments.get("allowFailed", True)
+        if not (version is None or type(version) is int) or type(allowed) is not bool:
+            raise OperatorError("expectedVersion: a whole number; allowFailed: true or false")
+        execution_id, reason = str(arguments.get("executionId") or ""), _reason(arguments)
+        return await self._wished(
+            lambda it: it.redrive(execution_id, expected_version=version, allow_failed=allowed, reason=reason),
+            execution_id,
+        )
+
+    async def _cancel(self, arguments: Mapping[str, Any]) -> Answer:
+        """An execution, or one interaction: their ids look alike, and the rows say which it is."""
+        ident, reason = str(arguments.get("id") or ""), _reason(arguments)
+        if self.views.interaction(ident) is not None:
+            found = await self._wished(lambda it: it.cancel_interaction(ident, reason), ident)
+            return {"kind": "interaction", **found}
+        return {"kind": "execution", **await self._wished(lambda it: it.cancel_execution(ident, reason), ident)}
+
+    async def _wished(self, wish: Callable[[Application], Awaitable[str]], ident: str) -> Answer:
+        if self._application is None:
+            raise OperatorError("nothing runs here that could do it")
+        if route_of(ident) is None:
+            return {"outcome": OperatorOutcome.NOT_FOUND.value}
+        self._refuse_elsewhere(ident, "ask that one")
+        try:
+            return {"outcome": str(await wish(self._application))}
+        except TimeoutError:
+            raise OperatorError("no outcome in time; it may still come true: look with status") from None
+
     def _refuse_unseen(self, arguments: Mapping[str, Any]) -> None:
+        ident = str(arguments.get("interactionId") or arguments.get("correlationId") or "")
+        self._refuse_elsewhere(ident, "ask that one, or write the completion to the response topic")
+
+    def _refuse_elsewhere(self, ident: str, instead: str) -> None:
         """Of what another worker decides nothing comes back here: the operator would wait, and then know nothing."""
-        route = route_of(str(arguments.get("interactionId") or arguments.get("correlationId") or ""))
+        route = route_of(ident)
         home = None if route is None else partition_of(route, self._log.partitions)
         if home in self._log.unseen:
-            raise OperatorError(
-                f"partition {home}, where it is waited for, is with another worker: ask that one, or write the "
-                "completion to the response topic"
-            )
+            raise OperatorError(f"partition {home}, where it is waited for, is with another worker: {instead}")
 
     def _misfit(self, arguments: Mapping[str, Any]) -> str | None:
         """Why the payload does not fit, for the person who wrote it: providers read it in the dead letter."""
@@ -192,7 +227,9 @@ async def settled(views: LogViews, execution_id: str) -> None:
     end_s = time.monotonic() + SETTLE_S
     while time.monotonic() < end_s:
         found = views.execution(execution_id)
-        if found is None or found.status.terminal or (found.await_unit_id and not views.owed_count()):
+        if found is None or found.status.terminal or found.status is ExecutionStatus.WAIT_RETRY:
+            return
+        if found.await_unit_id and not views.owed_count():
             return
         await asyncio.sleep(0.02)
 
@@ -237,6 +274,10 @@ def topics_of(definition: PipelineDefinition) -> list[str]:
         if isinstance(step, AwaitDefinition) and step.transport.type == "kafka":
             found += [step.transport.options[way]["topic"] for way in ("request", "response")]
     return list(dict.fromkeys([*found, definition.output_topic]))
+
+
+def _reason(arguments: Mapping[str, Any]) -> str:
+    return str(arguments.get("reason") or "")[:REASON_CHARS]
 
 
 def _limit(arguments: Mapping[str, Any]) -> int:

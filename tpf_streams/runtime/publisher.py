@@ -37,8 +37,10 @@ class CsvPublisher:
         chunks = csv_chunks(_rows(outputs), self._layout, self._dialect)
         found = publish_object(self._directory, name, execution.execution_id, incarnation, chunks, self._on_existing)
         first = next(rejects, None)
-        if first is not None:
-            lines = reject_csv_chunks(_reject(record) for record in chain([first], rejects))
+        # A redrive may leave nothing rejected of what a file says that is there.
+        if first is not None or execution.published is not None:
+            found_rejects = rejects if first is None else chain([first], rejects)
+            lines = reject_csv_chunks(_reject(record) for record in found_rejects)
             publish_object(
                 self._directory,
                 rejected_name(found.name),

@@ -171,7 +171,7 @@ class TopologyTestDriver:
         """Let time pass, and what it brings happen, wake-up by wake-up."""
         end = self.clock.now_ms() + ms
         while True:
-            wakes = [self.clock.next_wake_ms, *(it.next_answer_ms for it in self.providers)]
+            wakes = [self.clock.next_wake_ms, *(it.next_answer_ms for it in self.providers), self._next_retry_ms()]
             wake = min((found for found in wakes if found is not None), default=None)
             if wake is None or self.clock.now_ms() + wake >= end:
                 break
@@ -200,13 +200,28 @@ class TopologyTestDriver:
         self._call(self.application.cancel_session(execution_id))
         self.run()
 
-    def cancel_execution(self, execution_id: str, reason: str = "cancelled by a test") -> None:
-        self._call(self.application.cancel_execution(execution_id, reason))
-        self.run()
+    def cancel_execution(self, execution_id: str, reason: str = "cancelled by a test") -> str:
+        """-> the outcome (`core.outcome.OperatorOutcome`)."""
+        return self._told(self.application.cancel_execution(execution_id, reason))
 
-    def cancel_interaction(self, interaction_id: str, reason: str = "cancelled by a test") -> None:
-        self._call(self.application.cancel_interaction(interaction_id, reason))
-        self.run()
+    def cancel_interaction(self, interaction_id: str, reason: str = "cancelled by a test") -> str:
+        """-> the outcome."""
+        return self._told(self.application.cancel_interaction(interaction_id, reason))
+
+    def redrive(
+        self,
+        execution_id: str,
+        *,
+        expected_version: int | None = None,
+        allow_failed: bool = True,
+        reason: str = "redriven by a test",
+    ) -> str:
+        """Let a failed execution go on where it failed (contract 0.14); -> the outcome."""
+        return self._told(
+            self.application.redrive(
+                execution_id, expected_version=expected_version, allow_failed=allow_failed, reason=reason
+            )
+        )
 
     def crash(self) -> None:
         """Lose the process: whatever is not durable is gone. The next incarnation opens and goes on."""
@@ -325,8 +340,23 @@ class TopologyTestDriver:
         self._call(self.application.open())
         self._up = True
 
+    def _next_retry_ms(self) -> int | None:
+        """How far to advance until an execution is tried again."""
+        found = [due for task in self.tasks() if (due := task.state.first_retry_ms()) is not None] if self._up else []
+        return max(0, min(found) - self.clock.now_ms()) if found else None
+
     async def _close(self) -> None:
         await self.application.close()
+
+    def _told(self, wish: Coroutine[Any, Any, str]) -> str:
+        outcome = self._call(self._wished(wish))
+        self.run()
+        return outcome
+
+    async def _wished(self, wish: Coroutine[Any, Any, str]) -> str:
+        waiting = asyncio.ensure_future(wish)
+        await self._settle()
+        return await waiting
 
     async def _complete(self, data: Sequence[bytes]) -> list[str]:
         waiting = asyncio.gather(*(self.application.complete(it) for it in data))

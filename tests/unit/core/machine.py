@@ -149,7 +149,8 @@ class Machine:
         """The source gives `elements`; each item takes one of the slots that the session was granted."""
         session = self.session(execution_id)
         position = 0 if session is None else session.source_position
-        decision = self.decide(ev.ItemsPulled(execution_id, position, elements, ended))
+        generation = self.execution(execution_id).generation
+        decision = self.decide(ev.ItemsPulled(execution_id, position, elements, ended, generation))
         for used in self.take(fx.UseSlot):
             assert used.execution_id == execution_id
             assert session is not None
@@ -157,6 +158,22 @@ class Machine:
             assert step_index is not None
             self.slots[step_index] += self.budgeted(step_index)
         return decision
+
+    def recall(self, execution_id: str, count: int = 100) -> None:
+        """A redriven stream takes up at most `count` items of its earlier generations."""
+        session = self.session(execution_id)
+        assert session is not None
+        generation = self.execution(execution_id).generation
+        self.decide(ev.ItemsRecalled(execution_id, session.next_item_index, count, generation))
+        for _ in self.take(fx.UseSlot):
+            step_index = self.definition.segment_end(0)
+            self.slots[step_index] += self.budgeted(step_index)
+
+    def redrive(self, execution_id: str, **how: Any) -> str:
+        """-> the outcome."""
+        decision = self.decide(ev.RedriveRequested(execution_id, **{"allow_failed": True, **how}))
+        assert decision.outcome is not None
+        return decision.outcome
 
     def stream(self, count: int, *, ended: bool = False) -> str:
         """A submitted stream of `count` items {"n": index}."""

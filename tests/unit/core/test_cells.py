@@ -100,12 +100,36 @@ class SlotScene(Scene):
         self.segment = effect.owed
 
 
+class SegmentScene(Scene):
+    """A scalar execution whose steps are running."""
+
+    def __init__(self) -> None:
+        self.machine = Machine(pipeline("sw"))
+        self.id = self.machine.submit({"n": 1})
+        (self.segment,) = self.machine.owed(self.id)
+        self.row = replace(Scene().row, execution_id=self.id)
+        self.send = OwedRecord(self.id, OwedKind.SEND, None, 1)
+
+
+class RetryScene(SegmentScene):
+    """The same, when it waits for its retry."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine.decide(ev.SegmentFailed(self.segment, "BAD", "bad", "", retryable=True))
+
+
 Make = Callable[[Scene], ev.Event]
 
 
 def at_deadline(scene: Scene) -> ev.Event:
     scene.machine.now_ms = scene.row.deadline_epoch_ms + 1
     return ev.DeadlinesReached(100)
+
+
+def retries_due(scene: Scene) -> ev.Event:
+    scene.machine.now_ms += 10_000
+    return ev.RetriesDue(100)
 
 
 EVENTS: dict[str, Make] = {
@@ -117,9 +141,11 @@ EVENTS: dict[str, Make] = {
     "pulled": lambda it: ev.ItemsPulled(it.id, 2, [{"n": 2}, ItemReject("f", 1, "c", "bad")], ended=False),
     "pulled end": lambda it: ev.ItemsPulled(it.id, 2, [], ended=True),
     "pulled stale": lambda it: ev.ItemsPulled(it.id, 1, [{"n": 1}], ended=True),
+    "recalled": lambda it: ev.ItemsRecalled(it.id, 0, 9),
     "source failed": lambda it: ev.SourceFailed(it.id, "BROKEN", "broken", ""),
     "segment done": lambda it: ev.SegmentCompleted(it.segment, [{"out": 1}]),
     "segment failed": lambda it: ev.SegmentFailed(it.segment, "BAD", "bad", ""),
+    "segment failed for now": lambda it: ev.SegmentFailed(it.segment, "BAD", "bad", "", retryable=True),
     "slot": lambda it: ev.SlotGranted(it.slot if isinstance(it, SlotScene) else OwedRecord(it.id, OwedKind.SLOT, 9, 1)),
     "early due": lambda it: ev.EarlyDue(it.row.interaction_id),
     "sent": lambda it: ev.RequestSent(it.send),
@@ -127,11 +153,13 @@ EVENTS: dict[str, Make] = {
     "release due": lambda it: ev.OwedDue(OwedRecord(it.id, OwedKind.RELEASE, 1, 1)),
     "close due": lambda it: ev.OwedDue(OwedRecord(it.id, OwedKind.CLOSE, 1, 1, payload=2)),
     "deadline": at_deadline,
+    "retries due": retries_due,
     "published": lambda it: ev.ObjectPublished(it.id, "name.out"),
     "publish failed": lambda it: ev.PublishFailed(it.id, "PUBLISH_FAILED", "full", ""),
     "session cancelled": lambda it: ev.SessionCancelled(it.id),
     "execution cancelled": lambda it: ev.ExecutionCancelled(it.id, "no"),
     "interaction cancelled": lambda it: ev.InteractionCancelled(it.row.interaction_id, "no"),
+    "redrive of another version": lambda it: ev.RedriveRequested(it.id, 99, allow_failed=True),
     "decision raised": lambda it: ev.DecisionRaised(it.id, "KeyError", "trace"),
 }
 
@@ -210,6 +238,11 @@ SCENES: dict[str, tuple[Callable[[], Scene], dict[str, ExecutionStatus]]] = {
     ),
     "publishing": (PublishScene, {"published": E.SUCCEEDED, "publish failed": E.FAILED}),
     "slot": (SlotScene, {"slot": E.WAITING_EXTERNAL}),
+    "segment": (
+        SegmentScene,
+        {"segment done": E.WAITING_EXTERNAL, "segment failed": E.FAILED, "segment failed for now": E.WAIT_RETRY},
+    ),
+    "retry": (RetryScene, {"retries due": E.RUNNING}),
 }
 ALWAYS = {"execution cancelled": E.FAILED, "decision raised": E.FAILED}
 

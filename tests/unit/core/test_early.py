@@ -93,6 +93,26 @@ class TestWithoutARow:
         assert orjson.loads(letter.value)["responsePayload"] == {"bad": 1}
         assert machine.answer(machine.interaction(execution_id, 1, 0)) == "admitted"
 
+    def test_the_next_one_counts_where_the_first_proves_invalid(self):
+        machine = Machine(pipeline("Sks", convert=convert))
+        for payload in ({"bad": 1}, {"bad": 1}, {"good": 2}, {"good": 3}):
+            assert machine.complete(machine.envelope(self.row, payload)) == "held"
+        assert machine.state.early_rows == 1
+        machine.reopen()
+        execution_id = machine.stream(1)
+        row = machine.interaction(execution_id, 1, 0)
+        assert (row.status, row.response_payload) == (InteractionStatus.COMPLETED, {"good": 2})
+        assert [it.reason for it in machine.take(fx.DeadLetter)] == ["invalid_payload"]
+        assert machine.facts["completion.dropped.total"] == 2  # the invalid one, and the conflict behind the good one
+        assert machine.state.early_rows == 0
+
+    def test_no_more_than_four_are_kept_for_one_row(self):
+        machine = Machine(pipeline("Sks", convert=convert))
+        for n in range(9):
+            assert machine.complete(machine.envelope(self.row, {"bad": n})) == "held"
+        machine.stream(1)
+        assert len(machine.take(fx.DeadLetter)) == 4
+
     def test_a_full_partition_pushes_back_and_takes_again_when_there_is_room(self):
         donor = Machine(pipeline("Sks"))
         execution_id = donor.stream(3)

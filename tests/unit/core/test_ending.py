@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.core.machine import Machine, pipeline
@@ -99,7 +101,8 @@ def test_the_first_reason_is_kept_while_the_rest_drains():
         "FIRST",
         "trace",
     )
-    assert execution.summary == Summary(items=3, outputs=1, rejected_items=2)
+    assert execution.summary is not None
+    assert replace(execution.summary, place=None) == Summary(items=3, outputs=1, rejected_items=2)
     assert machine.facts["unit.dispatch_complete.total"] == 1
     assert machine.slots_held == 0
 

@@ -19,11 +19,12 @@ from tpf_streams.core.execution import (
     OwedKind,
     OwedRecord,
     RejectRecord,
+    StreamPlace,
     Summary,
 )
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
 from tpf_streams.core.rows import Keys, decode, encode
-from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord, UnitStatus
+from tpf_streams.core.unit import AwaitUnitRecord, Recall, SessionRecord, UnitStatus
 from tpf_streams.errors import LogCorruptError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -46,12 +47,21 @@ OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "dict[str, int]": counts,
     "dict[str, Json]": st.dictionaries(texts, payloads, max_size=3),
     "dict[str, str] | None": st.none() | st.dictionaries(texts, texts, max_size=3),
-    "tuple[str, str, str] | None": st.none() | st.tuples(texts, texts, texts),
+    "tuple[str, ...] | None": st.none() | st.tuples(texts, texts, texts) | st.tuples(texts, texts, texts, texts),
+    "list[list[Json]]": st.lists(st.lists(payloads, max_size=5), max_size=3),
     "InteractionStatus": st.sampled_from(InteractionStatus),
     "ExecutionStatus": st.sampled_from(ExecutionStatus),
     "UnitStatus": st.sampled_from(UnitStatus),
     "OwedKind": st.sampled_from(OwedKind),
-    "Summary | None": st.none() | st.builds(Summary, small, small, small, small, counts),
+    "Summary | None": st.none()
+    | st.builds(
+        Summary,
+        *(small, small, small, small, counts),
+        st.none() | st.builds(StreamPlace, small, small, small, texts, st.booleans(), st.booleans(), small),
+    ),
+    "OwedRecord | None": st.none()
+    | st.builds(OwedRecord, texts, st.sampled_from(OwedKind), st.none() | small, small, payloads),
+    "Recall | None": st.none() | st.builds(Recall, small, st.booleans(), small),
 }
 CLASSES: list[type] = [
     ExecutionRecord,

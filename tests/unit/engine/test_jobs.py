@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 
 from tpf_streams.core.events import EarlyDue
-from tpf_streams.engine.jobs import Jobs
+from tpf_streams.engine.jobs import Jobs, Pause
+from tpf_streams.testing.clock import ManualClock
 
 
 class Desk:
     """Jobs whose works wait until they are let go."""
 
-    def __init__(self, limit: int = 2) -> None:
+    def __init__(self, limit: int = 2, clock: ManualClock | None = None) -> None:
         self.delivered: list[str] = []
         self.started: list[str] = []
         self.failed = 0
         self.gates: dict[str, asyncio.Event] = {}
-        self.jobs = Jobs(lambda event: self.delivered.append(event.interaction_id), limit, self.fail)  # type: ignore[union-attr]
+        sleep = asyncio.sleep if clock is None else clock.sleep
+        self.jobs = Jobs(lambda event: self.delivered.append(event.interaction_id), limit, self.fail, sleep)  # type: ignore[union-attr]
 
     def fail(self) -> None:
         self.failed += 1
@@ -113,3 +115,52 @@ async def test_work_that_raises_is_not_lost_without_a_word():
     assert desk.failed == 1
     await desk.finish("next")
     assert desk.delivered == ["next"]
+
+
+async def test_work_that_pauses_gives_its_place_away_and_comes_again():
+    """Sixty-four calls to a partner that is down must not hold up the steps that are well."""
+    clock = ManualClock()
+    desk = Desk(limit=1, clock=clock)
+
+    async def failing():
+        desk.started.append("first try")
+        return Pause(5.0, desk.work("again"))
+
+    desk.jobs.submit(failing)
+    desk.jobs.submit(desk.work("next"))
+    await turn_of_the_loop()
+    assert desk.started == ["first try", "next"]
+    assert (desk.jobs.backlog, desk.jobs.idle) == (1, False)
+    clock.advance(5_000)
+    await turn_of_the_loop()
+    assert desk.started == ["first try", "next"], "it waits for a place like any other"
+    await desk.finish("next", "again")
+    assert (desk.delivered, desk.jobs.backlog, desk.jobs.idle) == (["next", "again"], 0, True)
+
+
+async def test_a_pause_outside_the_bound_goes_on_outside_it():
+    desk = Desk(limit=1)
+
+    async def failing():
+        return Pause(0.0, desk.work("again"))
+
+    desk.jobs.submit(desk.work("bounded"))
+    desk.jobs.start(failing)
+    await turn_of_the_loop()
+    assert desk.started == ["bounded", "again"]
+    await desk.finish("bounded", "again")
+
+
+async def test_a_closed_desk_ends_its_pauses():
+    clock = ManualClock()
+    desk = Desk(clock=clock)
+
+    async def failing():
+        return Pause(5.0, desk.work("again"))
+
+    desk.jobs.submit(failing)
+    await turn_of_the_loop()
+    await desk.jobs.close()
+    clock.advance(5_000)
+    await turn_of_the_loop()
+    assert (desk.started, desk.jobs.idle) == ([], True)

@@ -61,7 +61,7 @@ async def test_an_event_whose_decision_raises_fails_its_execution_and_the_neighb
     assert "Traceback" in (failed.error_detail or "")
     assert shell.execution(good).status is ExecutionStatus.SUCCEEDED
     letters = [dict(it.headers)[REASON_HEADER] for it in shell.dead_letters()]
-    assert letters == ([b"decision_raised"] if kind is ev.CompletionReceived else [])
+    assert letters == [*([b"decision_raised"] if kind is ev.CompletionReceived else []), b"non_retryable"]
     assert (shell.env.budgets.held(1), shell.owed(), shell.open_interactions()) == (0, [], [])
     await shell.task.close()
 
@@ -74,7 +74,7 @@ async def test_a_poisoned_answer_that_names_only_its_correlation_fails_its_execu
     await shell.answer(row, interactionId=None)
     await shell.settle()
     assert shell.execution(execution_id).error_code == "INTERNAL_ERROR"
-    assert len(shell.dead_letters()) == 1
+    assert len(shell.dead_letters()) == 2
     await shell.task.close()
 
 
@@ -99,15 +99,37 @@ async def test_one_deadline_that_raises_does_not_hold_up_the_others(monkeypatch)
     await shell.task.close()
 
 
-async def test_a_decision_that_raises_again_while_it_fails_its_execution_is_set_aside(monkeypatch):
-    shell = await Shell("k").open()
+async def test_an_execution_whose_failing_raises_too_is_failed_by_its_row_alone(monkeypatch):
+    """What it has open is closed, and what it owes forgotten: nobody waits for it until the next opening."""
+    shell = await Shell("sk", finish).open()
     execution_id = await shell.submit({"n": 1})
+    other = await shell.submit({"n": 2}, "other")
     poisoned(monkeypatch, ev.ExecutionCancelled)
-    poisoned(monkeypatch, ev.DecisionRaised)
+    poisoned(monkeypatch, ev.DecisionRaised, lambda event: not event.bare)
     await shell.append((None, orjson.dumps({"executionId": execution_id, "reason": "x"}), CANCEL))
     await shell.settle()
-    assert shell.execution(execution_id).status is ExecutionStatus.WAITING_EXTERNAL
-    assert len(shell.dead_letters()) == 1
+    assert shell.execution(execution_id).error_code == "INTERNAL_ERROR"
+    assert shell.execution(other).status is ExecutionStatus.WAITING_EXTERNAL
+    reasons = [dict(it.headers)[REASON_HEADER] for it in shell.dead_letters()]
+    assert reasons == [b"decision_raised", b"non_retryable"]
+    assert [it.execution_id for it in shell.open_interactions()] == [other]
+    assert (shell.owed(), shell.env.budgets.held(1)) == ([], 1)
+    await shell.task.close()
+
+
+async def test_a_failing_that_raises_whatever_is_tried_comes_again_later(monkeypatch):
+    """Its local event is taken already: forgotten, the execution would wait until somebody opens its partition anew."""
+    shell = await Shell("sk", finish).open()
+    broken = [True]
+    poisoned(monkeypatch, ev.SegmentCompleted, lambda event: broken[0])
+    poisoned(monkeypatch, ev.DecisionRaised, lambda event: broken[0])
+    execution_id = await shell.submit({"n": 1})
+    await shell.pass_time(70_000)
+    assert shell.execution(execution_id).status is ExecutionStatus.RUNNING
+    broken[0] = False
+    await shell.pass_time(31_000)
+    assert shell.execution(execution_id).error_code == "INTERNAL_ERROR"
+    assert shell.owed() == []
     await shell.task.close()
 
 

@@ -15,6 +15,7 @@ from tests.unit.engine.shell import CONTEXT, PlainStep, runner
 from tpf_streams.core.events import SegmentCompleted, SegmentFailed
 from tpf_streams.core.execution import OwedKind, OwedRecord
 from tpf_streams.core.step import StepDefinition
+from tpf_streams.engine.jobs import Pause
 from tpf_streams.engine.retry import RetryPolicy, code_of, message_of
 from tpf_streams.errors import RetryableError, TerminalError
 from tpf_streams.testing.clock import ManualClock
@@ -93,17 +94,11 @@ class Failing:
 
 async def run_through(segment, clock: ManualClock):
     """-> (the event, the pauses before it in ms)."""
-    running = asyncio.ensure_future(segment.run(OWED, 7, False, CONTEXT))
-    pauses = []
-    for _ in range(100):
-        await asyncio.sleep(0)
-        if running.done():
-            break
-        wake = clock.next_wake_ms
-        if wake is not None:
-            pauses.append(wake)
-            clock.advance(wake)
-    return await running, pauses
+    found, pauses = await segment.run(OWED, 7, False, CONTEXT), []
+    while isinstance(found, Pause):
+        pauses.append(round(found.seconds * 1000))
+        found = await found.then()
+    return found, pauses
 
 
 async def test_what_fails_is_tried_again_after_growing_pauses():

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from tpf_streams.core.effects import EmitOutput
+from tpf_streams.core.effects import DeadLetterExecution, EmitOutput, EmitReject
 from tpf_streams.core.events import (
     ArrivalMarked,
     CompletionReceived,
     ExecutionCancelled,
     ExecutionSubmitted,
     InteractionCancelled,
+    RedriveRequested,
     SessionCancelled,
 )
 from tpf_streams.core.step import Limits, SourceObject
@@ -50,8 +51,8 @@ def test_a_submission_is_read_as_it_was_written(event):
     ("event", "kind"),
     [
         (SessionCancelled("e-1"), b"cancel-session"),
-        (ExecutionCancelled("e-1", "wrong file"), b"cancel-execution"),
-        (InteractionCancelled("i-1", "asked twice"), b"cancel-interaction"),
+        (ExecutionCancelled("e-1", "wrong file", "request/1"), b"cancel-execution"),
+        (InteractionCancelled("i-1", "asked twice", "request/2"), b"cancel-interaction"),
     ],
 )
 def test_a_cancellation_is_read_as_it_was_written(event, kind):
@@ -59,6 +60,37 @@ def test_a_cancellation_is_read_as_it_was_written(event, kind):
     assert dict(headers)["tpf-event"] == kind
     assert key in (b"e-1", b"i-1")
     assert read((key, value, headers)) == event
+
+
+def test_a_cancellation_of_an_earlier_version_names_nobody_to_tell():
+    value = b'{"executionId":"e-1","reason":"wrong file"}'
+    headers = (("tpf-event", b"cancel-execution"), ("tpf-version", b"1"))
+    assert read((b"e-1", value, headers)) == ExecutionCancelled("e-1", "wrong file", "")
+
+
+@pytest.mark.parametrize("version", [None, 7])
+def test_a_redrive_is_read_as_it_was_written(version):
+    event = RedriveRequested("e-1", version, allow_failed=True, reason="the desk is open", origin="request/3")
+    key, value, headers = wire.encode_redrive(event)
+    assert (key, dict(headers)["tpf-event"]) == (b"e-1", b"redrive")
+    assert read((key, value, headers)) == event
+
+
+@pytest.mark.parametrize("change", [{"expectedVersion": "7"}, {"allowFailed": 1}, {"expectedVersion": True}])
+def test_a_redrive_of_wrong_types_is_refused(change):
+    _, value, headers = wire.encode_redrive(RedriveRequested("e-1"))
+    with pytest.raises(wire.WireError):
+        read((b"e-1", json.dumps({**json.loads(value), **change}).encode(), headers))
+
+
+def test_letters_and_rejects_say_what_they_are():
+    letter = wire.dead_execution_record(DeadLetterExecution("e-1", "retry_exhausted", {"errorCode": "X"}), "letters")
+    assert (letter.topic, letter.key, json.loads(letter.value or b"")) == ("letters", b"e-1", {"errorCode": "X"})
+    assert dict(letter.headers)["tpf-event"] == b"dead-letter-execution"
+    assert dict(letter.headers)["tpf-reason"] == b"retry_exhausted"
+    reject = wire.item_reject_record(EmitReject("e-1", "i-1", {"code": "X"}), "rejects")
+    assert (reject.topic, reject.key, json.loads(reject.value or b"")) == ("rejects", b"i-1", {"code": "X"})
+    assert dict(reject.headers)["tpf-event"] == b"item-reject"
 
 
 def test_a_marker_is_read_as_it_was_written():

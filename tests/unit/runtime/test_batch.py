@@ -13,7 +13,7 @@ import pytest
 from tpf_streams.core.step import SourceObject
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
 from tpf_streams.engine.clock import SystemClock
-from tpf_streams.errors import LogFailedError
+from tpf_streams.errors import LogFailedError, TerminalError
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.ports import Turn
 from tpf_streams.runtime.batch import BatchRun
@@ -121,12 +121,12 @@ async def test_nothing_to_do_is_an_end(tmp_path):
 async def test_a_failure_is_told_and_the_others_go_on(tmp_path):
     def step(value: Any) -> Any:
         if "bad" in str(value):
-            raise ValueError("no such order")
+            raise TerminalError("no such order", "NO_ORDER")
         return value
 
     result = await Bench(tmp_path, PLAIN, step).run(order("good"), order("bad"))
     assert result.executions == {"FAILED": 1, "SUCCEEDED": 1}
-    assert [(it["code"], it["message"]) for it in result.failed] == [("ValueError", "no such order")]
+    assert [(it["code"], it["message"]) for it in result.failed] == [("NO_ORDER", "no such order")]
 
 
 async def test_an_input_that_is_none_is_told(tmp_path):
@@ -195,9 +195,11 @@ async def test_what_stops_the_log_stops_the_run(tmp_path):
     running = asyncio.ensure_future(batch.run(iter([order("a")])))
     interaction_id = await until(bench.open_interaction)
     bench.log.faults = Full()
-    await batch.application.cancel_interaction(interaction_id, "any event")
+    wish = asyncio.ensure_future(batch.application.cancel_interaction(interaction_id, "any event"))
     with pytest.raises(LogFailedError, match="no space left"):
         await asyncio.wait_for(running, 10)
+    wish.cancel()
+    await asyncio.wait([wish])
     assert len(asyncio.all_tasks()) == 1
 
 

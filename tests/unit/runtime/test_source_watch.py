@@ -128,8 +128,9 @@ async def test_changed_content_waits_for_the_execution_under_way(place, caplog):
     assert place.submitted() == 1
     assert [record.getMessage()[:14] for record in caplog.records] == ["SOURCE_CHANGED"], "told once"
     [execution] = place.views.executions()
-    await place.application.cancel_execution(execution.execution_id, "enough")
+    wish = asyncio.ensure_future(place.application.cancel_execution(execution.execution_id, "enough"))
     await place.turns()
+    assert await wish == "cancelled"
     await place.watch.poll()
     await place.turns()
     assert place.sources() == ["a.csv", "a.csv"]

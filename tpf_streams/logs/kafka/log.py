@@ -48,7 +48,8 @@ class KafkaLog:
         self._stores = stores
         self._clock = clock
         self._identity = identity
-        self._written = [f"{settings.application_id}-dead-letters", *written]
+        self._written = [f"{settings.application_id}-{name}" for name in ("dead-letters", "item-rejects")]
+        self._written += written
         self._events = f"{settings.application_id}-events"
         self._changelog = f"{settings.application_id}-changelog"
         self._lifecycle = f"{settings.application_id}-lifecycle"

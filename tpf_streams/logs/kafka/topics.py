@@ -103,6 +103,7 @@ def internal_topics(
         spec("changelog", partitions, compacted=True),
         spec("lifecycle", partitions, created_with=lifecycle_kept or {}),
         spec("dead-letters", 1),
+        spec("item-rejects", 1),
     ]
 
 
