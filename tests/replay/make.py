@@ -26,7 +26,14 @@ from tpf_streams.core import effects as fx
 from tpf_streams.core import events as ev
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.step import SourceObject
-from tpf_streams.engine.wire import Parts, completion_record, encode_cancel, encode_marker, encode_submission
+from tpf_streams.engine.wire import (
+    Parts,
+    completion_record,
+    encode_cancel,
+    encode_marker,
+    encode_redrive,
+    encode_submission,
+)
 
 SOURCE = SourceObject("payments", "file", "in", "a/payments.csv", "ab" * 32, "/data/in/a/payments.csv")
 
@@ -199,6 +206,53 @@ def projected() -> Scene:
     return scene
 
 
+def retry() -> Scene:
+    """Executions that wait for another try, at both segments; and one that has failed and is redriven."""
+    scene = Scene("sws", retry_delay_ms=0, max_retries=2)
+    machine = scene.machine
+    first, second, failed = (scene.begin({"n": n}, f"key-{n}") for n in range(3))
+    for effect in machine.take(fx.RunSegment):
+        if effect.owed.execution_id == first:
+            machine.decide(ev.SegmentFailed(effect.owed, "Down", "the desk is down", "trace", retryable=True))
+        else:
+            machine.decide(ev.SegmentCompleted(effect.owed, [{"n": 2}]))
+    machine.send()
+    for it in (second, failed):
+        machine.answer(machine.interaction(it, 1), {"yes": it})
+    for effect in machine.take(fx.RunSegment):
+        retryable = effect.owed.execution_id == second
+        machine.decide(ev.SegmentFailed(effect.owed, "Down", "the desk is down", "trace", retryable))
+    redrive = ev.RedriveRequested(failed, machine.execution(failed).version, allow_failed=True, reason="mended")
+    scene.later(encode_redrive(redrive))
+    return scene
+
+
+def redrive() -> Scene:
+    """A failed stream that is redriven: with its output, a rejected row, an answer, and one that was late; and one that
+    is in the middle of its redrive already."""
+    scene = Scene("Sks", max_concurrency=2)
+    machine = scene.machine
+
+    def failed(key: str) -> str:
+        execution_id = scene.begin(5, key)
+        machine.pull(execution_id, elements(5)[:3])
+        machine.answer(machine.interaction(execution_id, 1, 0), {"yes": 0})
+        machine.run_segments({"out": 0})
+        machine.pull(execution_id, elements(5)[3:4])
+        machine.answer(machine.interaction(execution_id, 1, 1), {"yes": 1})
+        (effect,) = machine.take(fx.RunSegment)
+        machine.decide(ev.SegmentFailed(effect.owed, "BAD", "a bad answer", ""))
+        machine.decide(ev.ExecutionCancelled(execution_id, "an operator"))
+        machine.effects.clear()
+        return execution_id
+
+    waiting, under_way = failed("to be redriven"), failed("redriven")
+    machine.redrive(under_way)
+    machine.recall(under_way, 1)
+    scene.later(encode_redrive(ev.RedriveRequested(waiting, allow_failed=True)))
+    return scene
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     "scalar": scalar,
     "slot": slot,
@@ -207,6 +261,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "closing": closing,
     "early": early,
     "projected": projected,
+    "retry": retry,
+    "redrive": redrive,
 }
 
 

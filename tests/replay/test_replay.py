@@ -140,7 +140,7 @@ def test_every_row_is_read(file):
         elif kind == b"m":
             assert rows.decode_markers(raw)
         else:
-            assert kind in (b"c", b"d", b"z", b"n")
+            assert kind in (b"c", b"d", b"j", b"n", b"t", b"z")
             assert rows.decode_bytes(raw) == raw[1:]
 
 
@@ -156,10 +156,10 @@ def test_the_files_hold_every_kind_of_row_and_event():
         document = json.loads(file.read_text())
         kinds |= {bytes.fromhex(key)[2:3] for key in document["rows"]}
         events |= {dict(parts_of(event)[2])["tpf-event"] for event in document["events"]}
-    assert kinds == {b"c", b"d", b"e", b"i", b"m", b"o", b"r", b"s", b"u", b"w", b"y", b"z"}
+    assert kinds == {bytes([it]) for it in b"cdeijmorstuwyz"}
     assert events == {
         *(b"submit", b"completion", b"marker"),
-        *(b"cancel-session", b"cancel-execution", b"cancel-interaction"),
+        *(b"cancel-session", b"cancel-execution", b"cancel-interaction", b"redrive"),
     }
 
 
