@@ -36,7 +36,6 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
-USAGE = "USAGE"
 IO = "IO"
 INTERNAL = "INTERNAL_ERROR"
 _json_wanted = ContextVar("json_wanted", default=False)
@@ -53,7 +52,7 @@ class JsonAwareCommand(TyperCommand):
         except Exception as error:
             words = getattr(error, "format_message", None)  # of a wrong call; --help leaves by an exception without it
             if words is not None:
-                refuse(USAGE, words(), Exit.USAGE)
+                refuse(Exit.USAGE.name, words(), Exit.USAGE)
             raise
 
 
@@ -67,10 +66,10 @@ def refuse(code: str, message: str, leave: Exit, problems: list[Problem] | None 
         print_json({"error": error})
 
 
-def fail(message: str, leave: Exit, code: str = USAGE) -> NoReturn:
-    """Say what is wrong, unwrapped and without markup, and leave."""
+def fail(message: str, leave: Exit, code: str | None = None) -> NoReturn:
+    """Say what is wrong, unwrapped and without markup, and leave. `code`: default, the name of the exit code."""
     typer.echo(f"tpf-streams: {message}", err=True)
-    refuse(code, message, leave)
+    refuse(code or leave.name, message, leave)
     raise typer.Exit(leave)
 
 

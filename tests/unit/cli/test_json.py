@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from tpf_streams.cli import main
+from tpf_streams.cli.console import Exit, JsonAwareCommand, fail
 from tpf_streams.cli.main import app
 
 ROOT = Path(__file__).parents[3]
@@ -89,3 +92,19 @@ def test_the_version_is_told():
 def test_the_schema_is_printed():
     found = CliRunner().invoke(app, ["schema"])
     assert json.loads(found.stdout)["title"] == "pipeline.yaml of tpf-streams"
+
+
+@pytest.mark.parametrize("leave", [Exit.FAILED, Exit.USAGE])
+def test_a_refusal_is_called_as_its_exit_code_is(leave):
+    """What is not there is no wrong call."""
+    app_of_one = typer.Typer()
+
+    @app_of_one.command(cls=JsonAwareCommand)
+    def ask(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+        fail("nothing is known of it", leave)
+
+    found = CliRunner().invoke(app_of_one, ["--json"])
+    assert found.exit_code == leave
+    assert json.loads(found.stdout) == {
+        "error": {"code": leave.name, "message": "nothing is known of it", "exitCode": int(leave)}
+    }
