@@ -1,13 +1,15 @@
 """A clean-room model of the await boundary, written from the contract alone.
 
-It says, in the plainest data there is, what an outsider sees of one partition: which outcome a completion gets (contract
-0.3, 0.4, 0.8, 0.11), how many items are out at once and which come next (0.17, 0.20, sections 5 and 6), when the durable path
-lets continuations go (section 6 and the gate list of the operations page) and who holds a slot of the admission budget (0.17,
-section 8). It was written before its author had read `tpf_streams.core`, and imports nothing of it: a rule misread there by the
-one who wrote it is not misread here by the same person. Where the text is silent the docstring says "Silent" and what is assumed.
+It says, in the plainest data there is, what an outsider sees of one partition: which outcome a completion gets
+(contract 0.3, 0.4, 0.8, 0.11), how many items are out at once and which come next (0.17, 0.20, sections 5 and 6), when
+the durable path lets continuations go (section 6 and the gate list of the operations page) and who holds a slot of the
+admission budget (0.17, section 8). Its first version was written before its author had read `tpf_streams.core`, and it
+imports nothing of that: a rule misread there is not misread here by the same person. Where the text is silent the
+docstring says "Silent" and what is assumed; a number stands for a difference that README of this folder settles.
 
 Times are epoch milliseconds; a payload is any JSON value; an id is a string.
 """
+
 from __future__ import annotations
 
 import json
@@ -23,7 +25,7 @@ KEPT = frozenset({"admitted", "duplicate", "held"})
 
 @dataclass
 class Token:
-    """What a resume token claims, and whether its signature holds. A malformed token is one whose signature does not."""
+    """What a resume token claims, and whether its signature holds; that of a malformed token does not."""
 
     tenant: str
     interaction: str
@@ -51,7 +53,7 @@ class Completion:
 
 @dataclass
 class Row:
-    """One interaction. OPEN stands for WAITING, DISPATCHING and DISPATCHED: they are told apart by no rule of admission."""
+    """One interaction. OPEN stands for WAITING, DISPATCHING and DISPATCHED: no rule of admission tells them apart."""
 
     tenant: str
     execution: str
@@ -71,7 +73,11 @@ class Rules:
 
     token_required: bool = True
     payload_bytes_max: int = 256 * 1024
+    aggregate_bytes_max: int = 3 * 1024 * 1024
+    """What bounds an envelope that cannot be read: of which step it is, nobody knows (README, difference 2)."""
     early_max: int = 10_000
+    early_of_one_max: int = 4
+    """Completions kept for one row that is not there yet. Silent in the contract (difference 1)."""
     on_item_timeout: str = "FAIL_UNIT"
 
 
@@ -85,14 +91,26 @@ class Admission:
     counts: dict[str, int] = field(default_factory=dict)
 
     def complete(self, completion: Completion) -> str:
-        """The one outcome of `completion`; `full` when the early rows are at their limit, so that it has to come again."""
+        """The one outcome of `completion`; `full` when there is no room for it, so that it has to come again."""
         outcome = self._judge(completion)
-        if outcome == "held" and len(self.early) >= self.rules.early_max:
+        if outcome == "held" and not self._hold(completion):
             return "full"
-        if outcome == "held":
-            self.early.append(completion)
         self._record(completion, outcome)
         return outcome
+
+    def _hold(self, completion: Completion) -> bool:
+        """One early row an interaction, of what was sent for it in different words, within a bound (difference 1)."""
+        mine = [one for one in self.early if _names(one) == _names(completion)]
+        if not mine and self.early_rows >= self.rules.early_max:
+            return False
+        said = {canonical(one.payload) for one in mine}
+        if len(mine) < self.rules.early_of_one_max and canonical(completion.payload) not in said:
+            self.early.append(completion)
+        return True
+
+    @property
+    def early_rows(self) -> int:
+        return len({_names(one) for one in self.early})
 
     def appear(self, row: Row) -> list[str]:
         """A row is created: what was held for it is decided now, in the order it came, each by its own arrival."""
@@ -101,21 +119,24 @@ class Admission:
         self.early = [one for one in self.early if _names(one) != row.interaction]
         return [self.complete(one) for one in mine]
 
-    def expire(self, now: int) -> list[str]:
-        """Held completions whose row never came. Silent on the moment: the deadline of their token is past."""
-        gone = [one for one in self.early if one.token is not None and one.token.deadline < now]
-        self.early = [one for one in self.early if one not in gone]
-        for one in gone:
-            self._record(one, "not_found")
-        return ["not_found" for _ in gone]
+    def expire(self, now: int) -> None:
+        """Held completions whose row never came. Silent on the moment: the deadline of the first one's token is past.
+
+        What is counted is the row (difference 1).
+        """
+        firsts = {_names(one): one for one in reversed(self.early)}
+        for name, first in firsts.items():
+            if first.token is not None and first.token.deadline < now:
+                self.early = [one for one in self.early if _names(one) != name]
+                self._record(first, "not_found")
 
     def overdue(self, now: int) -> list[Row]:
-        """Rows the sweep takes: open ones at or past their deadline (section 7), in deadline order."""
-        due = [row for row in self.rows.values() if row.status == "OPEN" and row.deadline <= now]
+        """Rows the sweep takes: open ones past their deadline, in its order (README, difference 3)."""
+        due = [row for row in self.rows.values() if row.status == "OPEN" and row.deadline < now]
         return sorted(due, key=lambda row: (row.deadline, row.tenant, row.interaction))
 
     def _judge(self, completion: Completion) -> str:
-        if completion.size > self.rules.payload_bytes_max:
+        if completion.size > (self.rules.payload_bytes_max if completion.readable else self.rules.aggregate_bytes_max):
             return "payload_too_large"
         if not completion.readable:
             return "invalid_envelope"
@@ -156,11 +177,14 @@ class Admission:
         return token.genuine and claims == (row.tenant, row.interaction, row.correlation, row.execution, row.step)
 
     def _without_row(self, completion: Completion) -> str:
-        """0.11. Silent on a genuine token that contradicts its own envelope: it vouches for nothing, hence not_found."""
+        """0.11. Silent on a genuine token that contradicts its envelope: it vouches for nothing, hence not_found."""
         token = completion.token
         if token is None or not token.genuine or token.tenant != completion.tenant:
             return "not_found"
-        if completion.interaction not in (None, token.interaction) or completion.correlation not in (None, token.correlation):
+        if completion.interaction not in (None, token.interaction) or completion.correlation not in (
+            None,
+            token.correlation,
+        ):
             return "not_found"
         return "held" if completion.arrived <= token.deadline else "terminal"
 
@@ -204,9 +228,8 @@ class Budget:
 
     def ask(self, execution: str, index: int) -> None:
         """An item wants a slot. Who holds one already keeps that one, and who waits already keeps his place."""
-        queue = self.waiting.setdefault(execution, deque())
-        if (execution, index) not in self.holders and index not in queue:
-            queue.append(index)
+        if (execution, index) not in self.holders and index not in self.waiting.get(execution, ()):
+            self.waiting.setdefault(execution, deque()).append(index)
 
     def bring_in(self, holders: Iterable[tuple[str, int]]) -> None:
         """Open interactions of a task that opens: they hold their slots whether or not the budget has room for them."""
@@ -223,11 +246,12 @@ class Budget:
     def grant(self) -> list[tuple[str, int]]:
         """Slots given now: nobody before every task is restored, nobody while the count is at or over the budget."""
         given = []
-        while self.restored and len(self.holders) < max(1, self.capacity) and any(self.waiting.values()):
-            execution = next(name for name, queue in self.waiting.items() if queue)
+        while self.restored and len(self.holders) < max(1, self.capacity) and self.waiting:
+            execution = next(iter(self.waiting))
             queue = self.waiting.pop(execution)
             owner = (execution, queue.popleft())
-            self.waiting[execution] = queue  # to the end of the round
+            if queue:
+                self.waiting[execution] = queue  # to the end of the round; who wants nothing has no place in it (4)
             self.holders.add(owner)
             given.append(owner)
         return given
@@ -238,8 +262,8 @@ class Unit:
     """One itemized boundary of one execution: its source, its window and its gates.
 
     Live (0.20): an item leaves the window when it is delivered downstream, not when its answer is admitted (section 6).
-    Durable: nothing is delivered before the gates are open, and they open only after the last item is dispatched, so the
-    window cannot hold the source back there; a slot of the budget goes back at the completion (section 8, "release").
+    Durable: nothing is delivered before the gates are open, and they open only after the last item is dispatched, so
+    the window cannot hold the source back there; a slot goes back at the completion (section 8, "release").
     """
 
     tenant: str
@@ -249,8 +273,12 @@ class Unit:
     live: bool = True
     dispatched: int = 0
     rows: dict[int, Row] = field(default_factory=dict)
-    demand: int | None = None  # None: as much as comes (an ordinary downstream); a number: what Reactive Streams asked for
     queue: deque[int] = field(default_factory=deque)  # answers in the order they were admitted, not delivered yet
+    accepted: set[int] = field(
+        default_factory=set
+    )  # by the live session: no gate holds these, even when it is gone (8)
+    released: set[int] = field(default_factory=set)
+    answers: int = 0
     delivered: list[int] = field(default_factory=list)
     dispatch_complete: bool = False
     parent_waiting_on: str | None = None
@@ -275,7 +303,11 @@ class Unit:
     @property
     def gates_open(self) -> bool:
         """Dispatch is complete, the parent waits, and it waits for this very unit."""
-        return self.dispatch_complete and self.execution_status == "WAITING_EXTERNAL" and self.parent_waiting_on == self.execution
+        return (
+            self.dispatch_complete
+            and self.execution_status == "WAITING_EXTERNAL"
+            and self.parent_waiting_on == self.execution
+        )
 
     def dispatch(self, row: Row) -> None:
         """The next item goes out as `row`; the last one says that dispatch is complete."""
@@ -284,52 +316,80 @@ class Unit:
         self.dispatched += 1
 
     def source_ended(self) -> None:
-        """Everything is dispatched. On the durable path the parent is parked in the same breath."""
-        if self.dispatched == self.items and self.status not in FINAL:
+        """Everything is dispatched. On the durable path the parent is parked in the same breath.
+
+        That a source has ended is known when it is asked for one more: live, when the window has room (README, 6).
+        """
+        asked = not self.live or self.in_flight < max(1, self.window)
+        if self.dispatched == self.items and asked and self.status not in FINAL:
             self.dispatch_complete = True
             if not self.live and self.execution_status == "RUNNING":
                 self.execution_status, self.parent_waiting_on = "WAITING_EXTERNAL", self.execution
+            self._release()
             self._end_if_all_is_in()
 
     def answered(self, index: int) -> None:
-        """An answer was admitted: it waits for demand (live) or for the gates (durable, counted while they are shut)."""
+        """An answer was admitted: it waits for demand, or for the gates, and is counted while they are shut."""
         if self.status in FINAL:
             return
         self.queue.append(index)
-        if not self.live and not self.gates_open:
+        self.answers += 1
+        if self.live:
+            self.accepted.add(index)
+        elif not self.gates_open:
             self.early_held += 1
-
-    def deliver(self) -> list[int]:
-        """What goes downstream now, in the order of admission."""
-        if self.status in FINAL or (not self.live and not self.gates_open):
-            return []
-        count = len(self.queue) if self.demand is None or not self.live else min(self.demand, len(self.queue))
-        out = [self.queue.popleft() for _ in range(count)]
-        if self.demand is not None:
-            self.demand -= count
-        for index in out:
-            self.rows[index].delivered = True
-        self.delivered.extend(out)
+        self._release()
         self._end_if_all_is_in()
-        return out
 
-    def timed_out(self, on_item_timeout: str) -> None:
-        """One item is late: the whole unit with it, or this item only (0.9)."""
+    def may_go(self, index: int) -> bool:
+        """Whether an answer may go downstream as far as the gates go."""
+        running = self.execution_status not in ("SUCCEEDED", "FAILED")
+        return index in self.queue and running and (index in self.accepted or self.gates_open)
+
+    def deliver(self, index: int) -> None:
+        """Downstream has taken the answer of an item: its outputs are committed."""
+        assert self.may_go(index), "nothing passes a gate that is shut"
+        self.queue.remove(index)
+        self.rows[index].delivered = True
+        self.delivered.append(index)
+        self._end_if_all_is_in()
+
+    def ended(self, status: str, on_item_timeout: str) -> None:
+        """One item ends without an answer: the whole unit with it, or this item only (0.9).
+
+        `status` of the row: a unit of which an operator cancelled an item is FAILED, not timed out (README, 7).
+        """
         if self.status in FINAL:
             return
         if on_item_timeout == "REJECT_ITEM":
             self.rejected += 1
             self._end_if_all_is_in()
             return
-        self.status, self.execution_status = "TIMED_OUT", "FAILED"
+        self.status, self.execution_status = "TIMED_OUT" if status == "TIMED_OUT" else "FAILED", "FAILED"
+
+    def cancelled(self) -> None:
+        """An operator ends the execution; a unit that is complete stays so."""
+        if self.execution_status not in ("SUCCEEDED", "FAILED"):
+            self.status = "COMPLETED" if self.status == "COMPLETED" else "FAILED"
+            self.execution_status = "FAILED"
 
     def park(self) -> None:
-        """The live session is cancelled: what was not delivered is delivered by the durable path, gates and all."""
-        if self.live and self.status not in FINAL:
+        """The live session is cancelled: what it has not accepted goes on by the durable path, gates and all."""
+        if self.live and self.execution_status not in ("SUCCEEDED", "FAILED"):
             self.live = False
-            self.early_held += len(self.queue)
             self.source_ended()
 
+    def _release(self) -> None:
+        """Behind open gates every answer may go, whether or not downstream asks for it now."""
+        if self.gates_open:
+            self.released.update(index for index in self.queue if index not in self.accepted)
+
     def _end_if_all_is_in(self) -> None:
-        if self.dispatch_complete and len(self.delivered) + self.rejected >= self.items and self.status not in FINAL:
-            self.status, self.execution_status = "COMPLETED", "SUCCEEDED"
+        """Live, the last delivery completes the unit (0.20); durable, the last answer does (4.1, difference 9)."""
+        if not self.dispatch_complete or self.execution_status in ("SUCCEEDED", "FAILED"):
+            return
+        over = len(self.delivered) + self.rejected >= self.items
+        if over or (not self.live and self.answers + self.rejected >= self.items):
+            self.status = "COMPLETED"
+        if over:
+            self.execution_status = "SUCCEEDED"

@@ -167,3 +167,32 @@ def test_a_source_that_gives_other_items_after_a_crash_is_told(tmp_path, answere
         assert (execution.status, execution.error_code) == ("FAILED", "SOURCE_CHANGED")
         assert len(driver.outputs()) == len(driver.requests()) == 3 + answered
         assert "another" not in str(driver.requests())
+
+
+def test_who_has_nothing_to_send_ends_though_another_has_every_slot(tmp_path):
+    """To learn that a source has ended takes no slot: an empty file ends at once, and a parked stream passes its gates
+    though the provider of another one is silent."""
+    with open_driver(tmp_path, STREAM, settings=window_of(3)) as driver:
+        waiting = driver.submit({"count": "2"})
+        driver.cancel_session(waiting)
+        silent = driver.submit({"count": "9"})
+        empty = driver.submit({"count": "0"}, key="empty")
+        assert driver.execution(empty).status == "SUCCEEDED"
+        assert driver.execution(waiting).status == "WAITING_EXTERNAL"
+        mine = [it for it in driver.requests() if it["executionId"] == waiting]
+        assert [driver.answer(it, APPROVED) for it in mine] == ["admitted", "admitted"]
+        assert driver.execution(waiting).status == "SUCCEEDED"
+        session = driver.session(silent)
+        assert session is not None and session.in_flight == 3
+
+
+def test_what_downstream_asks_for_is_not_used_up_by_an_execution_that_ended(tmp_path):
+    with open_driver(tmp_path, STREAM, settings=window_of(2)) as driver:
+        driver.hold_demand()
+        ended, going = (driver.submit({"count": "1"}, key=key) for key in ("ended", "going"))
+        for request in driver.requests():
+            assert driver.answer(request, APPROVED) == "admitted"
+        driver.cancel_execution(ended)
+        driver.request(1)
+        assert [it["executionId"] for it in driver.outputs()] == [going]
+        assert driver.execution(going).status == "SUCCEEDED"

@@ -63,6 +63,7 @@ class LiveSession:
         self._position = 0
         self._granted = 0
         self._requested = 0
+        self._looked = False
         self.closed = False
 
     def pull_count(self, row: SessionRecord) -> int:
@@ -86,13 +87,25 @@ class LiveSession:
             self._granted -= 1
             self._budgets.release(self._await_index, self.execution_id)
 
+    def may_look(self, row: SessionRecord) -> bool:
+        """Whether to look one element ahead: others have every slot, and the source may have ended already.
+
+        To learn of the end takes no slot. Else an execution without items, or with nothing left but answers, would be
+        held up for as long as another one's provider is silent. Once until something is taken.
+        """
+        blocked = self._looked or self.pulling or self.closed or row.recalling
+        return not blocked and credit(self._runner.definition, row) > 0
+
     def use_slot(self) -> None:
         """One of the slots held here belongs to an interaction now."""
         if self._budgets.limits(self._await_index):
             self._granted -= 1
 
-    async def pull(self, row: SessionRecord, count: int) -> ItemsPulled | ItemsRecalled | SourceFailed:
-        """The next elements behind the committed position, tried again as the retry policy says."""
+    async def pull(self, row: SessionRecord, count: int) -> ItemsPulled | ItemsRecalled | SourceFailed | None:
+        """The next elements behind the committed position, tried again as the retry policy says.
+
+        With a count of 0 it only looks ahead; None: there are more.
+        """
         if row.recalling:
             return ItemsRecalled(self.execution_id, row.next_item_index, count, self._generation)
         attempt = 1
@@ -101,7 +114,13 @@ class LiveSession:
                 if self._position != row.source_position:
                     await self.release_source()
                 source = self._source or await self._open(row)
+                if count == 0:
+                    await source.look()
+                    self._looked = True
+                    ended = ItemsPulled(self.execution_id, row.source_position, (), True, self._generation)
+                    return ended if source.ended else None
                 elements = await source.take(count)
+                self._looked = False
                 self._position += len(elements)
                 return ItemsPulled(self.execution_id, row.source_position, elements, source.ended, self._generation)
             except BaseException as error:
@@ -159,7 +178,7 @@ class LiveSession:
 
     async def release_source(self) -> None:
         """Let the iterator go; the next pull opens it anew. Never raises: a generator may do so while it is closed."""
-        source, self._source = self._source, None
+        source, self._source, self._looked = self._source, None, False
         if source is None:
             return
         # A step that hangs in its thread keeps its generator: neither an end nor another opening may wait for it.

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 
 from tpf_streams.core import effects as fx
 from tpf_streams.core.context import StepContext
@@ -144,8 +145,11 @@ class Performer:
         """Hand on what demand allows, pull what credit allows."""
         moved = False
         while self._ready and self.demand > 0:
+            effect = self._ready.popleft()
+            if self.demand != inf and not self._still_owed(effect.owed):
+                continue
             self.demand -= 1
-            self._run(self._ready.popleft())
+            self._run(effect)
             moved = True
         while self._releases and len(self._ready) + self._jobs.backlog < CONTINUATIONS_MAX:
             self._deliver(OwedDue(self._releases.popleft()))
@@ -161,6 +165,10 @@ class Performer:
         for execution_id in self.owners:
             self._env.budgets.drop(execution_id)
         self.owners.clear()
+
+    def _still_owed(self, owed: OwedRecord) -> bool:
+        """Its execution may have ended while it waited: what downstream asked for is not used up by that."""
+        return self._state.get(self._state.keys.owed(owed.execution_id, owed.kind, owed.item_index), OwedRecord) == owed
 
     def _return_slot(self, execution_id: str, step_index: int) -> None:
         self._env.budgets.release(step_index, execution_id)
@@ -184,7 +192,7 @@ class Performer:
         if row is None:
             return False
         count = session.pull_count(row)
-        if count <= 0:
+        if count <= 0 and not session.may_look(row):
             return False
         session.pulling = True
         self._jobs.start(lambda: self._pulled(session, row, count))
@@ -192,10 +200,14 @@ class Performer:
 
     async def _pulled(self, session: LiveSession, row: SessionRecord, count: int) -> Event | None:
         try:
-            return await session.pull(row, count)
+            event = await session.pull(row, count)
         finally:
             if session.closed:
                 await session.release_source()
+        if event is None:
+            session.pulling = False
+            self._wake()
+        return event
 
     def pulled(self, execution_id: str) -> None:
         """A pull has been decided: the next one may begin."""

@@ -35,13 +35,16 @@ class Source(ABC):
 
     async def take(self, count: int) -> list[Element]:
         """Up to `count` elements, at least one unless the source has ended. Raises what a step raises, behind them."""
+        await self.look(count)
+        return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+
+    async def look(self, count: int = 1) -> None:
+        """Until there is an element, or none will come; reads up to `count`. Raises what a step raises."""
         # More than once: a pull whose elements were all taken while it went on ends with nothing in hand.
         while not self._ready and not self._over and self._error is None:
             await self._pull(count)
-        taken = [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
-        if not taken and self._error is not None:
+        if not self._ready and self._error is not None:
             raise self._error
-        return taken
 
     async def _pull(self, count: int) -> None:
         self._filling = self._filling or asyncio.ensure_future(self._fill(count))

@@ -168,6 +168,29 @@ async def test_closing_gives_every_slot_back_and_those_that_come_later():
     assert session.pull_count(row()) == 0
 
 
+async def test_without_a_slot_it_looks_one_ahead_and_learns_of_the_end():
+    """An execution that waits for a slot it has no use for would end when another one's provider answers."""
+    budgets = Budgets(pipeline("Sk", max_concurrency=1))
+    budgets.request(1, "another", lambda: None)
+    session = session_of(count=1, budgets=budgets, max_concurrency=1)
+    assert (session.pull_count(row()), session.may_look(row())) == (0, True)
+    assert await session.pull(row(), 0) is None, "there is one, and it stays where it is"
+    assert not session.may_look(row()), "once is enough"
+    assert not session.may_look(row(next_item_index=1)), "nothing may go out"
+    assert await session.pull(row(), 1) == ItemsPulled("execution-1", 0, [{"n": 0}], False)
+    committed = row(source_position=1, next_item_index=1, settled=1, source_digest=digest_of([{"n": 0}]))
+    assert session.may_look(committed)
+    assert await session.pull(committed, 0) == ItemsPulled("execution-1", 1, (), True)
+    await session.close()
+    assert not session.may_look(committed)
+
+
+async def test_a_source_that_breaks_while_it_looks_ahead_fails():
+    failed = await session_of(Flaky(good=0, times=1)).pull(row(), 0)
+    assert isinstance(failed, SourceFailed)
+    assert failed.message == "unreadable"
+
+
 async def test_a_used_slot_is_the_interactions_and_not_given_back():
     budgets = Budgets(pipeline("Sk", max_concurrency=4))
     session = session_of(budgets=budgets, max_concurrency=4)
