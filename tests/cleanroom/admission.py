@@ -79,7 +79,8 @@ class Both:
             Row(row.tenant_id, row.execution_id, row.step_id, 0, row.interaction_id, row.correlation_id,
                 row.deadline_epoch_ms)
         )  # fmt: skip
-        self.history.same("what was held", [it.outcome for it in early], outcomes)
+        # Of several for one row the last outcome is told; the rows and the counts tell of the others.
+        self.history.same("what was held", [it.outcome for it in early], outcomes[-1:])
 
     def complete(self) -> None:
         place = self.history.one(PLACES)

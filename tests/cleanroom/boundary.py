@@ -55,7 +55,7 @@ class Both:
     def run(self) -> None:
         moves = (
             [self.answer] * 10 + [self.submit] * 4 + [self.want] * 3
-            + [self.pass_time, self.park, self.cancel_one, self.cancel_all, self.crash, self.hold]
+            + [self.pass_time, self.park, self.park, self.park, self.cancel_one, self.cancel_all, self.crash, self.hold]
         )  # fmt: skip
         with self.driver:
             self.submit()
@@ -157,8 +157,9 @@ class Both:
     def admitted(self, owner: tuple[str, int]) -> None:
         unit = self.units[owner[0]]
         unit.answered(owner[1])
-        self.order.append(owner)
-        if not unit.live:
+        if owner[1] in unit.accepted:
+            self.order.append(owner)
+        else:
             self.budget.give_back(*owner)
 
     def ended(self, row: Row) -> None:
@@ -197,6 +198,9 @@ class Both:
         moved = False
         for unit in self.units.values():
             unit.source_ended()
+            # What the gates have held comes in order of its items (README, difference 13).
+            behind = [(unit.execution, index) for index in sorted(unit.released)]
+            self.order += [owner for owner in behind if owner[1] in unit.queue and owner not in self.order]
         for owner in list(self.order):
             unit = self.units[owner[0]]
             if self.demand == 0 or not unit.may_go(owner[1]):

@@ -59,7 +59,7 @@ class TestACoreThatErrsIsFoundOut:
             ("tpf_streams.core.admission.is_repeat", lambda *_: True),
             ("tpf_streams.core.admission.check_row_token", lambda *_: None),
             ("tpf_streams.core.early.names", lambda *_: True),
-            ("tpf_streams.core.early.converts", lambda *_: True),
+            ("tpf_streams.core.early.hold_behind", lambda *_: None),
             ("tpf_streams.core.rows.Keys.deadlines_until", lambda keys, ms: keys.deadlines_until_(ms + 1)),
         ],
     )
