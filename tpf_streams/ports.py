@@ -122,6 +122,11 @@ class TaskLog(Protocol):
         ...
 
     @property
+    def position(self) -> int:
+        """How far its events are read: the next offset. What a turn under way has taken may count or not."""
+        ...
+
+    @property
     def store(self) -> ReadableStore: ...
 
     async def poll(self, max_records: int) -> list[InputRecord]:
@@ -258,6 +263,28 @@ class Observer(Protocol):
     """Told of facts after the commit that made them true: metrics, progress. Lifecycle events are in the commit."""
 
     def observe(self, facts: Sequence[Fact]) -> None: ...
+
+
+class Meter(Protocol):
+    """Told how the engine works: for metrics. Called on the engine's loop, some of it every turn; never raises."""
+
+    def turn_ended(self, events: int, seconds: float) -> None:
+        """From the poll to what the commit set off."""
+        ...
+
+    def committed(self, seconds: float) -> None: ...
+
+    def source_paused(self, seconds: float) -> None:
+        """A source had room for nothing more; told now and then while it lasts."""
+        ...
+
+    def slot_waited(self, step_index: int, seconds: float) -> None:
+        """A slot that was not free at once has been granted."""
+        ...
+
+    def retried(self) -> None:
+        """Outside work failed and is tried again."""
+        ...
 
 
 class StepKind(StrEnum):

@@ -102,6 +102,10 @@ class NotedTaskLog:
         self.incarnation = log.incarnation
         self.store = log.store
 
+    @property
+    def position(self) -> int:
+        return self._log.position
+
     async def poll(self, max_records: int) -> list[InputRecord]:
         found = await self._log.poll(max_records)
         if found:

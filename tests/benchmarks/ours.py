@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--provider", default="reject=0.08")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--hear", choices=LISTENERS, default="nothing")
+    parser.add_argument("--metrics", action="store_true", help="count facts for a scrape")
     given = parser.parse_args()
     options = RunOptions(
         pipeline=PIPELINE,
@@ -47,6 +48,7 @@ def main() -> None:
         config=None,
         overrides={"sync": "commit", **overrides_of(given.set)},
         park=False,
+        metrics_at=("127.0.0.1", 0) if given.metrics else None,
     )
     make_listener, open_store = LISTENERS[given.hear]
     listener, watch = make_listener(), Stopwatch()

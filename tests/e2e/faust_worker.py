@@ -114,8 +114,11 @@ class FaustWorker:
             raise AssertionError(f"{error}\n{self.console()[-6000:]}") from None
 
     def get(self, path: str, timeout: float = 40, data: bytes | None = None) -> Any:
+        return json.loads(self.text(path, timeout, data))
+
+    def text(self, path: str, timeout: float = 40, data: bytes | None = None) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout) as answer:
-            return json.load(answer)
+            return cast("bytes", answer.read()).decode()
 
     def stop(self) -> float:
         """SIGTERM; -> how long it took to end. Not longer than a stop may take."""

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 
 from tests.e2e.faust_worker import FaustWorker, committed, fresh_id, provider, worker_environment
 from tests.e2e.program import ROOT
+from tests.topology.scrapes import Scrape, prometheus_name
 
 pytestmark = pytest.mark.broker
 SLEEP_S = 20
@@ -55,6 +56,31 @@ async def test_steps_views_timers_and_the_monitor(running, name, bootstrap_serve
     assert page["threads"]["sync step"].startswith("tpf-step")
     assert page["ticks"] > 0
     assert running.stop() < 10
+
+
+async def test_metrics_while_a_page_waits_and_the_engine_works(running, name, bootstrap_servers):
+    """A scrape is answered at once, and in the end it is what the monitor counted."""
+    running.get("/items/200/")
+    page = threading.Thread(target=running.get, args=(f"/wait/{SLEEP_S}/",))
+    page.start()
+    scrapes: list[tuple[float, Scrape]] = []
+    with answering(name, bootstrap_servers):
+        while not scrapes or scrapes[-1][1].total("completion.admitted.total") < 200:
+            began = time.monotonic()
+            scrapes.append((began, Scrape(running.text("/metrics"))))
+            assert time.monotonic() - began < 2
+            time.sleep(0.2)
+    assert time.monotonic() - scrapes[0][0] < SLEEP_S, "the page sleeps still"
+    admitted = [found.total("completion.admitted.total") for _, found in scrapes]
+    assert admitted == sorted(admitted)
+    page.join()
+    running.until(lambda: running.get("/look/")["counts"].get("tpf.await.execution.terminal.total") == 200)
+    running.until(lambda: "tpf_store_bytes 0.0" not in running.text("/metrics"))
+    found = Scrape(running.text("/metrics"))
+    counts = {prometheus_name(fact): count for fact, count in running.get("/look/")["counts"].items() if "tpf." in fact}
+    assert found.facts() == counts
+    assert found.value("tpf_tasks_open") == found.value("tpf_tasks_assigned") == 8
+    assert found.value("tpf_store_bytes") > 0
 
 
 @pytest.mark.parametrize("how", ["block", "wait"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.field.declining import declines_every_seventh, is_declined
 from tests.field.pipelines import DATA
 from tests.topology.payments import AWAIT, RESPONSES, open_payments, rejected, simulate, written
+from tests.topology.scrapes import Scrape, prometheus_name
 from tpf_streams.runtime.build import build
 from tpf_streams.testing import TopologyTestDriver
 
@@ -92,16 +94,31 @@ def test_o15_four_crashes_in_one_run(tmp_path):
         assert_600_rows(driver, tmp_path)
 
 
-def test_o24_counters_equal_the_facts(tmp_path):
-    """The counters part: 600 items against a provider that takes 250 ms. (Series, labels and latency: with the metrics
-    endpoint.)"""
+def test_o24_a_scrape_of_a_600_item_run(tmp_path):
+    """Right: few series, ids in none of them, latency readable in its stated unit, counters equal to the facts."""
+    expect = expectation("O24")
     with open_payments(tmp_path, concurrency=50) as driver:
-        simulate(driver, builder=declines_every_seventh, delay_ms=expectation("O24")["latency"]["provider_delay_ms"])
+        simulate(driver, builder=declines_every_seventh, delay_ms=expect["latency"]["provider_delay_ms"])
         began = driver.clock.now_ms()
         driver.submit_files(DATA / "O15.payments.csv")
         driver.advance(3_000)
         assert_600_rows(driver, tmp_path)
         assert driver.clock.now_ms() - began == 12 * 250
+        found = Scrape(driver.scrape())
+        ids = {request[name] for request in driver.requests() for name in ("executionId", "interactionId")}
+        recipients = {request["requestPayload"]["recipient"] for request in driver.requests()}
+    for family in found.families.values():
+        assert len(family.samples) <= expect["series_per_metric_max"], family.name
+        for sample in family.samples:
+            assert not sample.labels.keys() & set(expect["forbidden_label_names"])
+            assert not set(sample.labels.values()) & (ids | recipients)
+            assert not [value for value in sample.labels.values() if re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", value)]
+    assert {name: found.total(name) for name in expect["counters"]} == expect["counters"]
+    latency = expect["latency"]
+    assert "milliseconds" in found.families[prometheus_name(latency["metric"])].documentation
+    low_s, high_s = latency["p50_must_lie_between_seconds"]
+    assert low_s <= found.quantile(latency["metric"], 0.5) / 1000 <= high_s
+    assert found.overflow_share(latency["metric"]) <= latency["overflow_bucket_share_max"]
 
 
 def test_o19_a_file_saved_by_a_spreadsheet(tmp_path):

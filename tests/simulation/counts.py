@@ -88,8 +88,9 @@ def facts_count(world: World) -> None:
         "execution.submitted.total": len(shadow.executions),
     }
     for name, most in bounds.items():
-        # An answer may overtake the acknowledgement of its request: then nobody tells that it was dispatched.
-        least = 0 if world.blinks or name in ("interaction.dispatched.total", "execution.redriven.total") else most
+        # Whether a request whose interaction ended without an answer has left, its acknowledgement can tell no more.
+        sure = {"interaction.dispatched.total": answered, "execution.redriven.total": 0}.get(name, most)
+        least = 0 if world.blinks else sure
         if name == "execution.terminal.total" and not world.blinks:
             least = ended + world.facts["execution.redriven.total"]
         if not least <= world.facts[name] <= most:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import faust
 from faust.types import TopicT
+from prometheus_client import CollectorRegistry
 
 from tpf_streams.app.boot import EngineBootStrategy
 from tpf_streams.app.committed import CommittedTransport, check_scheme
@@ -51,6 +52,8 @@ class App(faust.App):
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
+        self.metrics_registry = CollectorRegistry()
+        """What `/metrics` shows; given to Faust's `setup_prometheus_sensors`, its page shows both."""
         self._pipeline = AppPipeline(id, pipeline, settings or {}, config)
         self._pipeline_topics: dict[str, TopicT] = {}
         self.executions = self._table("executions", ExecutionRecord, LogViews.execution, "execution_id")
@@ -99,7 +102,11 @@ class App(faust.App):
     @cached_property
     def engine_service(self) -> EngineService:
         return EngineService(
-            self._plan, lambda name, count: self.monitor.count(name, count), loop=self.loop, beacon=self.beacon
+            self._plan,
+            lambda name, count: self.monitor.count(name, count),
+            self.metrics_registry,
+            loop=self.loop,
+            beacon=self.beacon,
         )
 
     async def submit(self, payload: Json, *, key: str, tenant: str | None = None) -> str:

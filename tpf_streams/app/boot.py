@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, cast
 from faust.app import BootStrategy
 from faust.types import ServiceT
 
+from tpf_streams.app.metrics_page import add_metrics_page
+
 if TYPE_CHECKING:
     from tpf_streams.app.application import App
 
 
 class EngineBootStrategy(BootStrategy):
     """First, because it makes the topics that agents read; last to stop, because async steps run on this loop."""
+
+    def web_server(self) -> Iterable[ServiceT]:
+        found = list(super().web_server())
+        if found:
+            add_metrics_page(cast("App", self.app))
+        return found
 
     def server(self) -> Iterable[ServiceT]:
         return chain([cast("App", self.app).engine_service], super().server())

@@ -27,9 +27,12 @@ from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.engine.clock import SystemClock
 from tpf_streams.errors import DefinitionError, Problem
 from tpf_streams.logs.kafka import KafkaLog
+from tpf_streams.logs.memory import MemoryLog
+from tpf_streams.observability.exposition import MetricsPortError, MetricsServer
+from tpf_streams.observability.metrics import Metrics
 from tpf_streams.ports import Clock
 from tpf_streams.runtime.batch import BatchRun, Companion
-from tpf_streams.runtime.build import build, submissions
+from tpf_streams.runtime.build import build, metrics_of, submissions
 from tpf_streams.runtime.control import ControlServer
 from tpf_streams.runtime.elsewhere import Elsewhere
 from tpf_streams.runtime.inputs import Submission
@@ -38,6 +41,7 @@ from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.operator import Operator
 from tpf_streams.runtime.run_result import RunResult
 from tpf_streams.runtime.run_tally import RunTally
+from tpf_streams.runtime.sampler import Sampler
 from tpf_streams.runtime.views import LogViews
 from tpf_streams.testing.provider import SimulatedProvider, parse_provider_spec
 
@@ -63,6 +67,8 @@ class RunOptions:
     config: Path | None
     overrides: dict[str, str]
     park: bool
+    metrics_at: tuple[str, int] | None = None
+    """Host and port."""
 
 
 def run(
@@ -111,6 +117,13 @@ def run(
     park: Annotated[
         bool, typer.Option("--park", help="When stopped, end live sessions: they go on by the durable path.")
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Serve metrics at /metrics on this port while it runs; 0: any free one."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Where that port listens; 0.0.0.0 lets other machines scrape it.")
+    ] = "127.0.0.1",
     strict: Annotated[bool, typer.Option("--strict", help="Exit 3 when rows were rejected.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")] = False,
 ) -> None:
@@ -128,6 +141,8 @@ def run(
 
         tpf-streams run pipeline.yaml --data-dir data
 
+        tpf-streams run pipeline.yaml --input in/ --data-dir data --metrics-port 9400
+
         tpf-streams run pipeline.yaml --input in/ --output-dir out --data-dir data --log kafka \
             --set kafka.bootstrap.servers=localhost:9092
     """
@@ -141,7 +156,15 @@ def run(
         if not os.path.lexists(path):
             fail(f"--input {path}: there is no such file or folder", Exit.USAGE)
     options = RunOptions(
-        pipeline, [str(path) for path in named], output_dir, data_dir, simulate_provider, config, given, park
+        pipeline,
+        [str(path) for path in named],
+        output_dir,
+        data_dir,
+        simulate_provider,
+        config,
+        given,
+        park,
+        None if metrics_port is None else (metrics_host, metrics_port),
     )
     with told():
         result, stopped_by = execute(options, log)
@@ -224,12 +247,17 @@ async def _run(
         providers = []
         if options.provider is not None:
             providers = _providers(options.provider, definition, log, clock)
-        application = build(loaded, log, clock, output_dir=options.output_dir, executor=pool, tally=tally)
+        metrics = _served_metrics(options.metrics_at, loaded, stack)
+        application = build(
+            loaded, log, clock, output_dir=options.output_dir, executor=pool, tally=tally, metrics=metrics
+        )
         views = LogViews(log, definition)
         answered = {step.index for step in simulated_steps(definition)} if providers else set()
         unanswered = [it for it in definition.steps if isinstance(it, AwaitDefinition) and it.index not in answered]
         watch = Watch(tally, views, unanswered, control_dir)
         companions: list[Companion] = [watch.run, *(provider.run for provider in providers)]
+        if metrics is not None:
+            companions.append(Sampler(application, metrics.measures, _store_of(log, options.data_dir)).run)
         elsewhere = Elsewhere(log, tally) if isinstance(log, KafkaLog) else None
         batch = BatchRun(application, views, tally, pool, companions=companions, park=options.park, elsewhere=elsewhere)
         if control_dir is not None:
@@ -240,6 +268,28 @@ async def _run(
         stopped = _stop_on_signals(batch)
         result = await batch.run(found)
         return result, stopped[0] if stopped else None
+
+
+def _served_metrics(at: tuple[str, int] | None, loaded: LoadedPipeline, stack: AsyncExitStack) -> Metrics | None:
+    """Nobody counts for a scrape that cannot come."""
+    if at is None:
+        return None
+    metrics = metrics_of(loaded)
+    if metrics is None:
+        fail("--metrics-port: pipeline.telemetry.enabled or pipeline.telemetry.metrics.enabled is false", Exit.USAGE)
+    try:
+        server = MetricsServer(metrics.registry, *at)
+    except MetricsPortError as error:
+        fail(f"--metrics-port: {error}", Exit.USAGE)
+    stack.push_async_callback(asyncio.to_thread, server.close)
+    say(f"metrics: {server.url}")
+    return metrics
+
+
+def _store_of(log: ViewableLog, data_dir: Path | None) -> Path | None:
+    if isinstance(log, KafkaLog):
+        return log.directory
+    return None if isinstance(log, MemoryLog) else data_dir
 
 
 def _providers(spec: str, definition: PipelineDefinition, log: ViewableLog, clock: Clock) -> list[SimulatedProvider]:

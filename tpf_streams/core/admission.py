@@ -226,6 +226,9 @@ def admit(
     metadata: dict[str, Json],
 ) -> None:
     """Record the answer, once, and let the execution go on as its path allows."""
+    if interaction.status is InteractionStatus.WAITING:
+        # The answer has overtaken the acknowledgement of its dispatch, which will find nothing to tell any more.
+        draft.fact("interaction.dispatched.total", step.labels, about=interaction)
     if step.expands and interaction.item_index is None:
         put_list(draft, interaction.execution_id, step.index + 1, elements(payload))
         payload = None
@@ -243,7 +246,7 @@ def admit(
     if step.transport.owed:
         draft.delete(draft.keys.owed(interaction.execution_id, OwedKind.SEND, interaction.item_index))
     facts = step.labels
-    latency_ms = max(0, event.arrived_at_ms - interaction.created_at_epoch_ms)
+    latency_ms = draft.now_ms - interaction.created_at_epoch_ms
     draft.fact("completion.admitted.total", facts, about=interaction, latencyMs=latency_ms)
     if interaction.item_index is None:
         return_slot(draft, step.index, interaction)
@@ -270,9 +273,8 @@ def admit_item(
         return
     session = item_answered(draft, execution, session, step)
     facts = step.labels
-    counted = {**facts, "cardinality": step.cardinality.value}
     completed = session.completed[str(step.index)]
-    draft.fact("item.completed.total", counted, about=interaction, completedItemCount=completed)
+    draft.fact("item.completed.total", step.unit_labels, about=interaction, completedItemCount=completed)
     if session.live:
         draft.fact("live.handoff.total", facts)
         start_item(draft, execution, step, interaction, holds_slot=step.index, value=value, converted=True)
@@ -283,10 +285,11 @@ def admit_item(
     item = interaction.item_index or 0
     passed = releasing is None or item < releasing.cursor
     if unit is not None and passed and gates_open(draft, execution, session, unit):
-        draft.fact("resume.released.total", counted, about=interaction)
+        draft.fact("resume.released.total", step.unit_labels, about=interaction)
         start_item(draft, execution, step, interaction, holds_slot=None, value=value, converted=True)
     else:
-        draft.fact("completion.early_held.total", counted, about=interaction)
+        held = {**step.unit_labels, "status": interaction.status.value}
+        draft.fact("completion.early_held.total", held, about=interaction)
 
 
 def report(
@@ -302,3 +305,4 @@ def report(
         draft.fact("completion.dropped.total", {"transport": transport, "reason": outcome.value}, about=interaction)
     if outcome in _DEAD_LETTERED:
         draft.effect(DeadLetter(outcome.value, message, event.origin, event.raw))
+        draft.fact("dead_letter.total", {"reason": outcome.value})

@@ -172,8 +172,7 @@ def send(draft: Draft, step: AwaitDefinition, interaction: InteractionRecord) ->
         draft.effect(SendRequest(interaction))
         draft.fact("interaction.dispatched.total", facts, about=interaction)
     if interaction.item_index is None:
-        counted = {**facts, "cardinality": step.cardinality.value}
-        draft.fact("unit.dispatch_complete.total", counted, about=interaction, expectedItemCount=1)
+        draft.fact("unit.dispatch_complete.total", step.unit_labels, about=interaction, expectedItemCount=1)
         draft.fact("execution.waiting.total", facts, about=interaction)
 
 

@@ -74,7 +74,7 @@ def complete_unit(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, se
 def unit_ended(draft: Draft, unit: AwaitUnitRecord, step: AwaitDefinition, status: UnitStatus) -> None:
     draft.fact(
         "unit.terminal.total",
-        {**step.labels, "status": status.value, "cardinality": unit.cardinality},
+        {**step.unit_labels, "status": status.value},
         about=unit,
         unitId=unit.unit_id,
         executionId=unit.execution_id,
@@ -227,6 +227,7 @@ def report_failed(draft: Draft, execution: ExecutionRecord, reason: TerminalReas
     code = execution.error_code
     if reason is not TerminalReason.UNREPORTED:
         draft.effect(DeadLetterExecution(execution.execution_id, reason.value, dead_letter(execution, reason)))
+        draft.fact("dead_letter.total", {"reason": reason.value})
     draft.effect(StopSource(execution.execution_id))
     draft.fact(
         "execution.terminal.total",

@@ -27,10 +27,9 @@ def release(draft: Draft, owed: OwedRecord) -> None:
         return
     step = draft.step(owed.step_index)
     end = min(owed.cursor + CLOSE_AT_ONCE, unit.expected_item_count or 0)
-    labels = {**step.labels, "cardinality": unit.cardinality}
     for interaction in interactions_between(draft, execution, step, owed.cursor, end):
         if interaction.status is InteractionStatus.COMPLETED and not continued(draft, interaction):
-            draft.fact("resume.released.total", labels, about=interaction)
+            draft.fact("resume.released.total", step.unit_labels, about=interaction)
             start_item(draft, execution, step, interaction, holds_slot=None)
     session = draft.session(owed.execution_id)
     if end >= (unit.expected_item_count or 0) or session is None or session.drained:

@@ -48,8 +48,7 @@ def end_source(draft: Draft, execution: ExecutionRecord, session: SessionRecord)
             updated_at_epoch_ms=draft.now_ms,
         )
     )
-    labels = {**step.labels, "cardinality": unit.cardinality}
-    draft.fact("unit.dispatch_complete.total", labels, about=unit, expectedItemCount=session.next_item_index)
+    draft.fact("unit.dispatch_complete.total", step.unit_labels, about=unit, expectedItemCount=session.next_item_index)
     if not session.live:
         write_counts(draft, execution, session, step)
         if not session.drained:

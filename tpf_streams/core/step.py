@@ -163,10 +163,14 @@ class AwaitDefinition:
     expands: bool = field(init=False, repr=False, compare=False)
     """Whether its answer is a list, and each item of it flows on."""
     labels: Mapping[str, str] = field(init=False, repr=False, compare=False)
-    """The bounded labels of the step's facts (contract 10.1)."""
+    """The bounded labels of the step's facts (contract 10.1). Made once: facts come by the item."""
+    unit_labels: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    """The same with the cardinality, where a unit is known."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", {"step_id": self.step_id, "transport": self.transport.type})
+        labels = {"step_id": self.step_id, "transport": self.transport.type}
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "unit_labels", {**labels, "cardinality": self.cardinality.value})
         object.__setattr__(self, "joins", self.cardinality.joins)
         object.__setattr__(self, "expands", self.cardinality.expands)
         object.__setattr__(self, "transport_input_type", self.transport_input_type or self.input_type)

@@ -17,13 +17,22 @@ Granted = Callable[[], None]
 class Budgets:
     """Slots by await step. A step without a budget answers every request at once and counts nothing."""
 
-    def __init__(self, definition: PipelineDefinition) -> None:
+    def __init__(
+        self,
+        definition: PipelineDefinition,
+        waited: Callable[[int, float], None] = lambda step_index, seconds: None,
+        monotonic_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`waited`: told of each slot that was not free at once, with the step's index and the wait in seconds."""
         self._scopes = {
             step.index: AdmissionBudget(definition.budget)
             for step in definition.steps
             if isinstance(step, AwaitDefinition) and definition.budget_enabled and step.transport.endpoint is not None
         }
-        self._waiting: dict[tuple[int, str], deque[Granted]] = {}
+        self._waiting: dict[tuple[int, str], deque[tuple[Granted, float]]] = {}
+        self._waited = waited
+        self._now_s = monotonic_s
+        self._asking = False
         self._opening: set[int] = set()
         self._granting: set[int] = set()
 
@@ -66,9 +75,14 @@ class Budgets:
             for _ in range(count):
                 granted()
             return
-        self._waiting.setdefault((step_index, execution_id), deque()).extend([granted] * count)
+        waiting = self._waiting.setdefault((step_index, execution_id), deque())
+        waiting.extend([(granted, self._now_s())] * count)
         scope.request(execution_id, count)
-        self._grant(step_index)
+        self._asking, before = True, self._asking
+        try:
+            self._grant(step_index)
+        finally:
+            self._asking = before
 
     def release(self, step_index: int, execution_id: str) -> None:
         scope = self._scopes.get(step_index)
@@ -104,6 +118,9 @@ class Budgets:
     def _tell(self, key: tuple[int, str], count: int) -> None:
         waiting = self._waiting[key]
         for _ in range(count):
-            waiting.popleft()()
+            granted, since_s = waiting.popleft()
+            if not self._asking:  # what is free is granted to whoever asks: this one has waited
+                self._waited(key[0], self._now_s() - since_s)
+            granted()
         if not waiting:
             self._waiting.pop(key, None)

@@ -11,13 +11,27 @@ from tpf_streams.core.step import PipelineDefinition
 from tpf_streams.engine.answers import Answers
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.segments import SegmentRunner
-from tpf_streams.ports import AwaitTransport, Clock, Log, ObjectPublisher, Observer
+from tpf_streams.ports import AwaitTransport, Clock, Log, Meter, ObjectPublisher, Observer
 
 
 class NoObserver:
     """Tells nobody."""
 
     def observe(self, facts: Sequence[Fact]) -> None: ...
+
+
+class NoMeter:
+    """Measures nothing."""
+
+    def turn_ended(self, events: int, seconds: float) -> None: ...
+
+    def committed(self, seconds: float) -> None: ...
+
+    def source_paused(self, seconds: float) -> None: ...
+
+    def slot_waited(self, step_index: int, seconds: float) -> None: ...
+
+    def retried(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -38,6 +52,7 @@ class Environment:
     budgets: Budgets
     publisher: ObjectPublisher | None = None
     observer: Observer = field(default_factory=NoObserver)
+    meter: Meter = field(default_factory=NoMeter)
     answers: Answers = field(default_factory=Answers)
     batch_max: int = 500
     segments_max: int = 64

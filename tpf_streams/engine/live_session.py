@@ -23,6 +23,7 @@ from tpf_streams.engine.retry import code_of, is_control, is_terminal, message_o
 from tpf_streams.engine.segments import SegmentRunner, detail_of
 from tpf_streams.engine.source import open_items, open_source
 from tpf_streams.errors import SourceChangedError
+from tpf_streams.ports import Meter
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class LiveSession:
         context: StepContext,
         wake: Callable[[], None],
         generation: int = 0,
+        meter: Meter | None = None,
     ) -> None:
         self._generation = generation
         self.execution_id = owed.execution_id
@@ -65,6 +67,8 @@ class LiveSession:
         self._requested = 0
         self._looked = False
         self.closed = False
+        self._meter = meter
+        self._paused_since_s: float | None = None
 
     def pull_count(self, row: SessionRecord) -> int:
         """Elements to pull now; asks the budget for the slots that the credit has room for."""
@@ -72,6 +76,11 @@ class LiveSession:
             self._give_back(credit(self._runner.definition, row))
         if self.pulling or self.closed:
             return 0
+        count = self._allowed(row)
+        self._pause(count <= 0 and not row.source_ended)
+        return count
+
+    def _allowed(self, row: SessionRecord) -> int:
         wanted = min(credit(self._runner.definition, row), PULL_MAX)
         if not self._budgets.limits(self._await_index):
             return wanted
@@ -95,6 +104,17 @@ class LiveSession:
         """
         blocked = self._looked or self.pulling or self.closed or row.recalling
         return not blocked and credit(self._runner.definition, row) > 0
+
+    def _pause(self, paused: bool) -> None:
+        self.tell_paused()
+        self._paused_since_s = self._runner.clock.monotonic_s() if paused else None
+
+    def tell_paused(self) -> None:
+        """A pause may last for days: its time is told while it does."""
+        if self._paused_since_s is not None and self._meter is not None:
+            now_s = self._runner.clock.monotonic_s()
+            self._meter.source_paused(now_s - self._paused_since_s)
+            self._paused_since_s = now_s
 
     def use_slot(self) -> None:
         """One of the slots held here belongs to an interaction now."""
@@ -145,6 +165,7 @@ class LiveSession:
         if self.closed:
             return
         self.closed = True
+        self._pause(False)
         for _ in range(self._granted):
             self._budgets.release(self._await_index, self.execution_id)
         self._granted = 0

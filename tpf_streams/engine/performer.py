@@ -231,6 +231,7 @@ class Performer:
             self._context(owed),
             self._wake,
             execution.generation,
+            self._env.meter,
         )
 
     async def _stop_source(self, execution_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tpf_streams.core.effects import (
@@ -21,18 +22,25 @@ from tpf_streams.core.state import Draft, State
 from tpf_streams.engine.budgets import Budgets
 
 
-def adopt_slots(state: State, budgets: Budgets, owners: set[str]) -> None:
-    """Bring the slots of open interactions and of unfinished continuations in. Who holds any joins `owners` first: a
-    store that fails half-way must leave nobody whose slots would be counted again at the next opening."""
+def adopt_slots(state: State, budgets: Budgets, owners: set[str]) -> Counter[int]:
+    """Bring the slots of open interactions and of unfinished continuations in; -> how many, by await step. Who holds
+    any joins `owners` first: a store that fails half-way must leave nobody whose slots would be counted again at the
+    next opening."""
+    adopted: Counter[int] = Counter()
+
+    def adopt(step_index: int, execution_id: str) -> None:
+        owners.add(execution_id)
+        budgets.adopt(step_index, execution_id)
+        adopted[step_index] += 1
+
     for key in state.scan_keys(state.keys.all_deadlines()):
         interaction = state.get(state.keys.interaction(deadline_of(key)[1]), InteractionRecord)
         if interaction is not None and not interaction.status.terminal:
-            owners.add(interaction.execution_id)
-            budgets.adopt(interaction.step_index, interaction.execution_id)
+            adopt(interaction.step_index, interaction.execution_id)
     for _, owed in state.scan(state.keys.all_owed(), OwedRecord):
         if owed.holds_slot is not None:
-            owners.add(owed.execution_id)
-            budgets.adopt(owed.holds_slot, owed.execution_id)
+            adopt(owed.holds_slot, owed.execution_id)
+    return adopted
 
 
 def owed_effects(state: State) -> Iterator[Effect]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import uniform
 
@@ -21,11 +21,14 @@ class RetryPolicy:
     wait_ms: int = 500
     max_backoff_ms: int = 30_000
     jitter: bool = False
+    retried: Callable[[], None] = lambda: None
+    """Called for each pause."""
 
     def pause_s(self, attempt: int, error: BaseException) -> float | None:
         """Seconds to wait after try number `attempt` (from 1) failed with `error`; None: it ends here."""
         if is_terminal(error) or attempt > self.limit:
             return None
+        self.retried()
         pause = float(min(self.wait_ms * 2 ** (attempt - 1), self.max_backoff_ms)) / 1000
         return pause * uniform(0.5, 1.0) if self.jitter else pause
 

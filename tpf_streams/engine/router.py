@@ -194,6 +194,14 @@ class CompletionRouter:
                 await first_of(stop, self._clock.sleep(backoff_s))
                 backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 
+    async def lag(self) -> int:
+        """Records of the response topics, of the partitions read here, that are not forwarded yet. Raises LogError."""
+        behind = 0
+        for group, course in zip(self._groups, self._courses, strict=False):
+            ends = await self._log.end_offsets(list(group.payload_bytes_max))
+            behind += sum(max(0, ends.get(part, 0) - offset) for part, offset in course.reader.positions().items())
+        return behind
+
     async def close(self) -> None:
         """Give the readers up. Idempotent; never raises."""
         courses, self._courses = self._courses, []
@@ -233,4 +241,6 @@ class CompletionRouter:
                 records.append(forwarded)
             if drop is not None:
                 facts.append(drop)
+                if forwarded is not None:
+                    facts.append(Fact("dead_letter.total", {"reason": str(drop.ids["detail"])}))
         return records, facts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.state import State
+from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine.clock import PartitionTime
 from tpf_streams.engine.environment import Environment
@@ -71,6 +72,7 @@ class Task:
         self._pulled: list[str] = []
         self._current: InputRecord | None = None
         self._held_back: list[Decoded] = []
+        self._taken = 0
         self._outcomes: list[tuple[str, str]] = []
         self._maker = RecordMaker(environment)
         self._inline: list[fx.RunSegment] = []
@@ -89,7 +91,7 @@ class Task:
         self.retries = RetrySweep(env.definition.limits.retry_delay_ms)
         self.jobs = Jobs(self.deliver, env.segments_max, self.wake.set, env.clock.sleep)
         self.performer = Performer(env, self.log, self.state, self.jobs, self.deliver, self.wake.set)
-        adopt_slots(self.state, env.budgets, self.performer.owners)
+        self._tell_adopted(adopt_slots(self.state, env.budgets, self.performer.owners))
         env.budgets.end_opening(self.partition)
         for effect in list(owed_effects(self.state)):
             self._route(effect)
@@ -97,6 +99,16 @@ class Task:
         self._inbox.extend(self._following)
         self._following.clear()
         await self._perform()
+
+    def _tell_adopted(self, slots: Counter[int]) -> None:
+        steps = ((self._env.definition.steps[index], count) for index, count in slots.items())
+        facts = [
+            fx.Fact("slot.reconciled.total", step.labels, count=count)
+            for step, count in steps
+            if isinstance(step, AwaitDefinition) and self._env.definition.wants_slot(step)
+        ]
+        if facts:
+            self._env.observer.observe(facts)
 
     async def close(self) -> None:
         """Give the partition up. What was under way is owed still."""
@@ -130,7 +142,9 @@ class Task:
 
     async def turn(self) -> bool:
         """One turn; whether there was anything to do. After any exception the task must be closed."""
-        self.state.now_ms = self.time.read(self._env.clock.now_ms(), self._env.clock.monotonic_s())
+        began_s = self._env.clock.monotonic_s()
+        self.state.now_ms = self.time.read(self._env.clock.now_ms(), began_s)
+        self._taken = 0
         self.wake.clear()
         if self.jobs.error is not None:
             raise self.jobs.error
@@ -149,12 +163,15 @@ class Task:
         elif not (self._after or self._facts or self._pulled or self._outcomes):
             return await self._perform()
         await self._after_commit()
+        self._env.meter.turn_ended(self._taken, self._env.clock.monotonic_s() - began_s)
         return True
 
     async def _commit(self, positions: dict[TopicPartition, int]) -> None:
         self.state.remember_now()
         turn = Turn(self._records, self.state.encoded_changes(), positions)
+        began_s = self._env.clock.monotonic_s()
         await _uncancelled(self.log.commit(turn))
+        self._env.meter.committed(self._env.clock.monotonic_s() - began_s)
         self.state.committed()
         self._records = []
         # A task that began event by event, because its turns failed, comes back to full batches.
@@ -195,7 +212,7 @@ class Task:
             self._current = record
             try:
                 if isinstance(event, WireError):
-                    self._records.append(self._maker.dead_letter(record, event.reason, str(event)))
+                    self._set_aside(record, event.reason, str(event))
                 else:
                     self._decide(event)
             except BackPressureError:
@@ -203,7 +220,9 @@ class Task:
                 break
         self._current = None
         self._follow()
-        return positions_behind(record for record, _ in found[: len(found) - len(self._held_back)])
+        taken = found[: len(found) - len(self._held_back)]
+        self._taken += len(taken)
+        return positions_behind(record for record, _ in taken)
 
     def _prefetch(self, events: Iterable[Event | WireError]) -> None:
         """One multi-get for the rows of a batch of answers."""
@@ -216,6 +235,7 @@ class Task:
             if not self._inbox:
                 break
             event = self._inbox.popleft()
+            self._taken += 1
             self._decide(event)
             if isinstance(event, ItemsPulled | ItemsRecalled | SourceFailed):
                 self._pulled.append(event.execution_id)
@@ -295,11 +315,15 @@ class Task:
         else:
             self._following.append(SegmentCompleted(effect.owed, outputs))
 
+    def _set_aside(self, record: InputRecord, reason: str, message: str) -> None:
+        self._records.append(self._maker.dead_letter(record, reason, message))
+        self._facts.append(fx.Fact("dead_letter.total", {"reason": reason}))
+
     def _poison(self, event: Event, error: Exception) -> None:
         """An event whose decision raises is set aside in this transaction, and its execution fails (contract 0.5)."""
         log.error("deciding %s raised %s; it is set aside", type(event).__name__, type(error).__name__)
         if self._current is not None and not isinstance(event, DecisionRaised):
-            self._records.append(self._maker.dead_letter(self._current, "decision_raised", type(error).__name__))
+            self._set_aside(self._current, "decision_raised", type(error).__name__)
         if isinstance(event, DecisionRaised):
             self._fail_bare(event)
             return

@@ -17,9 +17,9 @@ from tpf_streams.core.events import (
     SessionCancelled,
 )
 from tpf_streams.core.identity import IdFactory, partition_of, route_of
-from tpf_streams.core.step import Json, PipelineDefinition, SourceObject
+from tpf_streams.core.step import AwaitDefinition, Json, PipelineDefinition, SourceObject
 from tpf_streams.engine.budgets import Budgets
-from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.environment import Environment, NoMeter
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.engine.router import CompletionRouter
 from tpf_streams.engine.segments import SegmentRunner
@@ -33,8 +33,9 @@ from tpf_streams.engine.wire import (
     payload_bytes_max,
 )
 from tpf_streams.engine.worker import Worker
-from tpf_streams.ports import AwaitTransport, Bindings, Clock, Log, ObjectPublisher, Record
-from tpf_streams.runtime.tally import Tally
+from tpf_streams.observability.metrics import Metrics
+from tpf_streams.ports import AwaitTransport, Bindings, Clock, Log, ObjectPublisher, Observer, Record
+from tpf_streams.runtime.tally import Observers, Tally
 from tpf_streams.transports.registry import transports_for
 
 ANSWER_TIMEOUT_S = 10.0
@@ -54,6 +55,7 @@ class Application:
         executor: Executor | None = None,
         policy: RetryPolicy | None = None,
         tally: Tally | None = None,
+        metrics: Metrics | None = None,
         default_tenant: str = "default",
         deadline_grace_ms: int = 300_000,
         segments_max: int = 64,
@@ -65,6 +67,7 @@ class Application:
         self.log = log
         self.clock = clock
         self.tally = tally or Tally()
+        self.observer: Observer = self.tally if metrics is None else Observers(self.tally, metrics)
         self.default_tenant = default_tenant
         self.ids = IdFactory(definition.id_secret)
         self.environment = Environment(
@@ -73,15 +76,16 @@ class Application:
             clock,
             self._transports(definition),
             SegmentRunner(definition, bindings, clock, policy or RetryPolicy(), executor, step_loop),
-            Budgets(definition),
+            Budgets(definition, self._slot_waited, clock.monotonic_s),
             publisher=publisher,
-            observer=self.tally,
+            observer=self.observer,
+            meter=NoMeter() if metrics is None else metrics.measures,
             segments_max=segments_max,
             deadline_grace_ms=deadline_grace_ms,
             lifecycle=lifecycle,
         )
         self.worker = Worker(self.environment)
-        self.router = CompletionRouter(log, definition, self.tally, clock, read_time=read_time)
+        self.router = CompletionRouter(log, definition, self.observer, clock, read_time=read_time)
 
     @staticmethod
     def _transports(definition: PipelineDefinition) -> Mapping[str, AwaitTransport]:
@@ -151,7 +155,13 @@ class Application:
             outcome.cancel()
 
     def _dropped(self, reason: str) -> None:
-        self.tally.observe([Fact("completion.dropped.total", {"transport": "unknown", "reason": reason})])
+        self.observer.observe([Fact("completion.dropped.total", {"transport": "unknown", "reason": reason})])
+
+    def _slot_waited(self, step_index: int, seconds: float) -> None:
+        self.environment.meter.slot_waited(step_index, seconds)
+        step = self.definition.steps[step_index]
+        if isinstance(step, AwaitDefinition):
+            self.observer.observe([Fact("slot.waited.total", step.labels)])
 
     async def cancel_session(self, execution_id: str) -> None:
         """End the live session of a stream; it goes on by the durable path (contract 0.20)."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path, PurePath
 
+from prometheus_client import CollectorRegistry
+
 from tpf_streams.connectors.csv_writer import CsvDialect, CsvLayout
 from tpf_streams.connectors.filesystem_publish import OnExisting
 from tpf_streams.connectors.filesystem_source import FilesystemSource
@@ -15,6 +17,7 @@ from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.objects import ObjectSourceConfig
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.engine.retry import RetryPolicy
+from tpf_streams.observability.metrics import Metrics
 from tpf_streams.ports import Clock, Log
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.bindings import PipelineBindings
@@ -31,6 +34,7 @@ def build(
     output_dir: Path | None = None,
     executor: Executor | None = None,
     tally: Tally | None = None,
+    metrics: Metrics | None = None,
     step_loop: asyncio.AbstractEventLoop | None = None,
 ) -> Application:
     """`output_dir` stands for the publish folder of the pipeline. `executor` None: steps run on the caller's thread.
@@ -44,8 +48,9 @@ def build(
         clock,
         publisher=publisher_of(loaded, output_dir),
         executor=executor,
-        policy=retry_policy(loaded),
+        policy=retry_policy(loaded, metrics),
         tally=tally,
+        metrics=metrics,
         default_tenant=settings.required_text("pipeline.orchestrator.default-tenant"),
         deadline_grace_ms=settings.millis("await.deadline-grace"),
         read_time=settings.text("await.arrival-time") == "read",
@@ -59,13 +64,20 @@ def writes_lifecycle(settings: Settings) -> bool:
     return settings.flag("pipeline.telemetry.enabled") and settings.flag("pipeline.telemetry.replay.enabled")
 
 
-def retry_policy(loaded: LoadedPipeline) -> RetryPolicy:
+def metrics_of(loaded: LoadedPipeline, registry: CollectorRegistry | None = None) -> Metrics | None:
+    """The pipeline's metrics in `registry`, or one of their own; None where its settings switch them off."""
+    keys = ("pipeline.telemetry.enabled", "pipeline.telemetry.metrics.enabled")
+    return Metrics(loaded.definition, registry or CollectorRegistry()) if all(map(loaded.settings.flag, keys)) else None
+
+
+def retry_policy(loaded: LoadedPipeline, metrics: Metrics | None = None) -> RetryPolicy:
     settings = loaded.settings
     return RetryPolicy(
         settings.integer("pipeline.defaults.retry-limit"),
         settings.integer("pipeline.defaults.retry-wait-ms"),
         settings.integer("pipeline.defaults.max-backoff"),
         settings.flag("pipeline.defaults.jitter"),
+        retried=(lambda: None) if metrics is None else metrics.measures.retried,
     )
 
 

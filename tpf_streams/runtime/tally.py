@@ -6,6 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tpf_streams.core.effects import Fact
+from tpf_streams.ports import Observer
+
+
+class Observers:
+    """Several observers in one."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def observe(self, facts: Sequence[Fact]) -> None:
+        for observer in self._observers:
+            observer.observe(facts)
 
 
 class Tally:

@@ -33,7 +33,8 @@ from tpf_streams.engine.wire import dead_letters_topic
 from tpf_streams.errors import LogError
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.ports import InputRecord, Record
-from tpf_streams.runtime.build import build, submissions
+from tpf_streams.runtime.build import build, metrics_of, submissions
+from tpf_streams.runtime.sampler import scraped
 from tpf_streams.runtime.tally import Tally
 from tpf_streams.runtime.views import LogViews
 from tpf_streams.testing.clock import ManualClock
@@ -75,6 +76,7 @@ class TopologyTestDriver:
         self.views = LogViews(self.log, self.definition)
         self.providers: list[SimulatedProvider] = []
         self.tally = Tally()
+        self._metrics = metrics_of(self.loaded)
         self._output_dir = output_dir
         self._runner = asyncio.Runner()
         self._demand = inf
@@ -267,6 +269,10 @@ class TopologyTestDriver:
         """How many completions were dropped for `reason`, an outcome of contract 0.4."""
         return self.tally.dropped[reason]
 
+    def scrape(self) -> str:
+        """What `/metrics` would show, of all lives; empty where the settings switch metrics off."""
+        return "" if self._metrics is None else self._call(scraped(self.application, self._metrics))
+
     # Stores
 
     def tasks(self) -> Iterator[Task]:
@@ -335,7 +341,9 @@ class TopologyTestDriver:
         return self._runner.run(work)
 
     def _open(self) -> None:
-        self.application = build(self.loaded, self.log, self.clock, output_dir=self._output_dir, tally=self.tally)
+        self.application = build(
+            self.loaded, self.log, self.clock, output_dir=self._output_dir, tally=self.tally, metrics=self._metrics
+        )
         self.application.environment.demand = self._demand
         self._call(self.application.open())
         self._up = True

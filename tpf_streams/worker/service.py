@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mode import Service
+from prometheus_client import CollectorRegistry
 
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.engine.clock import SystemClock
 from tpf_streams.logs.kafka import KafkaSettings
+from tpf_streams.observability.metrics import Metrics
 from tpf_streams.runtime.application import Application
-from tpf_streams.runtime.build import build, listing
+from tpf_streams.runtime.batch import Companion
+from tpf_streams.runtime.build import build, listing, metrics_of
 from tpf_streams.runtime.engine_thread import Engine, EngineStoppedError, EngineThread, ended
 from tpf_streams.runtime.facts_feed import FactsFeed
 from tpf_streams.runtime.kafka import open_kafka_log
+from tpf_streams.runtime.sampler import Sampler
 from tpf_streams.runtime.source_watch import SourceWatch
 from tpf_streams.runtime.step_pool import StepPool
 from tpf_streams.runtime.views import LogViews
@@ -44,10 +48,19 @@ class EngineService(Service):
     `plan` is asked at the start, when every step has been declared. `count` is given facts by name, now and then.
     """
 
-    def __init__(self, plan: Callable[[], EnginePlan], count: Callable[[str, int], None], **options: Any) -> None:
+    def __init__(
+        self,
+        plan: Callable[[], EnginePlan],
+        count: Callable[[str, int], None],
+        registry: CollectorRegistry,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
+        self.metrics: Metrics | None = None
+        """In `registry`, from the start on, unless the settings switch them off."""
         self._plan = plan
         self._count = count
+        self._registry = registry
         self._feed = FactsFeed()
         self._pool = StepPool()
         self._thread: EngineThread | None = None
@@ -78,6 +91,7 @@ class EngineService(Service):
             self.log.warning("%s", line)
         for line in plan.loaded.notes:
             self.log.info("%s", line)
+        self.metrics = metrics_of(plan.loaded, self._registry)
         loop = asyncio.get_running_loop()
         self._thread = EngineThread(lambda: self._open(plan, loop))
         self._thread.start()
@@ -109,13 +123,24 @@ class EngineService(Service):
         loaded = plan.loaded
         log = await open_kafka_log(loaded, plan.data_dir, plan.kafka)
         try:
-            application = build(loaded, log, SystemClock(), executor=self._pool, tally=self._feed, step_loop=step_loop)
+            application = build(
+                loaded,
+                log,
+                SystemClock(),
+                executor=self._pool,
+                tally=self._feed,
+                metrics=self.metrics,
+                step_loop=step_loop,
+            )
+            beside: list[Companion] = []
+            if self.metrics is not None:
+                beside.append(Sampler(application, self.metrics.measures, log.directory).run)
             source = loaded.source
-            if source is None or not source.poll_enabled:
-                return Engine(log, application)
-            views = LogViews(log, loaded.definition)
-            found = listing(loaded, source, (), str(plan.file))
-            return Engine(log, application, (SourceWatch(application, views, source, found, self._pool).run,))
+            if source is not None and source.poll_enabled:
+                views = LogViews(log, loaded.definition)
+                found = listing(loaded, source, (), str(plan.file))
+                beside.append(SourceWatch(application, views, source, found, self._pool).run)
+            return Engine(log, application, beside)
         except BaseException:
             await log.close()
             raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import socket
 from pathlib import Path
 
 import click
@@ -21,6 +23,7 @@ from tpf_streams.runtime.run_result import RunResult
 ROOT = Path(__file__).parents[3]
 PIPELINE = ROOT / "topologies/csv_payments/pipeline.yaml"
 ROWS_12 = ROOT / "topologies/csv_payments/data/payments_12.csv"
+ANSWERED = ("--simulate-provider", "reject=0.08")
 FAILED = [{"executionId": "e", "source": None, "code": "C", "message": "m"}]
 
 
@@ -117,3 +120,26 @@ def test_a_payload_is_a_text_a_file_or_what_comes_in(tmp_path, monkeypatch):
 )
 def test_a_span_shows_its_two_largest_units(ms, text):
     assert span(ms) == text
+
+
+def test_metrics_are_served_while_it_runs(call, tmp_path):
+    """And their place is told, on stderr."""
+    found = call("--input", ROWS_12, "--output-dir", tmp_path, "--log", "memory", "--metrics-port", "0", *ANSWERED)
+    assert found.exit_code == 0, found.output
+    assert re.search(r"metrics: http://127\.0\.0\.1:\d+/metrics\n", found.stderr)
+
+
+def test_a_metrics_port_that_is_taken(call, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["--input", ROWS_12, "--output-dir", tmp_path, "--log", "memory", "--metrics-port", port, *ANSWERED]
+        found = call(*words)
+    assert found.exit_code == 2
+    assert f"metrics cannot be served on 127.0.0.1:{port}: Address already in use" in found.stderr
+
+
+def test_a_metrics_port_without_metrics(call, tmp_path):
+    words = ["--input", ROWS_12, "--output-dir", tmp_path, "--log", "memory", "--metrics-port", "0"]
+    found = call(*words, "--set", "pipeline.telemetry.metrics.enabled=false")
+    assert found.exit_code == 2
+    assert "pipeline.telemetry.metrics.enabled is false" in found.stderr

@@ -97,7 +97,7 @@ class Bench:
         ]
 
     def drops(self):
-        return [fact.labels["reason"] for fact in self.facts]
+        return [fact.labels["reason"] for fact in self.facts if fact.name == "completion.dropped.total"]
 
 
 async def opened(*args, **options):

@@ -119,3 +119,23 @@ def test_whoever_gives_a_slot_back_as_soon_as_it_is_granted_lets_no_stack_grow(b
 def test_a_release_of_what_is_not_held_is_an_error_of_the_engine(budgets):
     with pytest.raises(AssertionError):
         budgets.release(STEP, "nobody")
+
+
+def test_who_had_to_wait_is_told_with_the_time():
+    waits, now = [], [0.0]
+    budgets = Budgets(pipeline("Sks", max_concurrency=2), lambda *told: waits.append(told), lambda: now[0])
+    Asker(budgets, "a").ask(3)
+    assert waits == []
+    now[0] = 2.5
+    budgets.release(STEP, "a")
+    assert waits == [(STEP, 2.5)]
+
+
+def test_who_asks_while_a_task_is_opened_has_waited():
+    waits, now = [], [0.0]
+    budgets = Budgets(pipeline("Sks", max_concurrency=2), lambda *told: waits.append(told), lambda: now[0])
+    budgets.begin_opening(0)
+    Asker(budgets, "a").ask(1)
+    now[0] = 1.0
+    budgets.end_opening(0)
+    assert waits == [(STEP, 1.0)]

@@ -37,11 +37,11 @@ def digest_of(items) -> str:
 
 
 def session_of(
-    function=numbers, *, count=10, clock=None, limit=0, budgets=None, executor=None, **options
+    function=numbers, *, count=10, clock=None, limit=0, budgets=None, executor=None, meter=None, **options
 ) -> LiveSession:
     definition = pipeline("Sk", **options)
     found = runner(definition, function, clock=clock, policy=RetryPolicy(limit=limit, wait_ms=100), executor=executor)
-    return LiveSession(found, budgets or Budgets(definition), OWED, count, CONTEXT, lambda: None)
+    return LiveSession(found, budgets or Budgets(definition), OWED, count, CONTEXT, lambda: None, meter=meter)
 
 
 def row(**changes) -> SessionRecord:
@@ -235,3 +235,29 @@ async def test_a_generator_that_raises_while_it_is_closed_stops_nothing(error):
     await session.pull(row(), 1)
     await session.close()
     assert session.closed
+
+
+class Pauses:
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def source_paused(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+async def test_the_time_without_room_is_told_while_it_lasts_and_once():
+    clock, meter = ManualClock(), Pauses()
+    session = session_of(clock=clock, max_concurrency=2, meter=meter)
+    full, ended = row(next_item_index=2), row(next_item_index=2, source_ended=True)
+    assert session.pull_count(row()) == 2
+    clock.advance(1_000)
+    assert session.pull_count(full) == 0, "here its pause begins"
+    clock.advance(2_000)
+    session.tell_paused()
+    clock.advance(3_000)
+    assert session.pull_count(row(next_item_index=2, settled=1)) == 1
+    clock.advance(4_000)
+    assert session.pull_count(ended) == 0, "a source that has ended waits for nothing"
+    clock.advance(5_000)
+    await session.close()
+    assert sum(meter.seconds) == 5

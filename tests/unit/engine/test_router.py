@@ -141,3 +141,12 @@ async def test_arrival_may_be_the_time_of_reading():
     bench.clock.advance(5_000)
     await bench.drain()
     assert dict(bench.events()[0].headers)["tpf-arrived-at"] == b"%d" % (START_MS + 5_000)
+
+
+async def test_lag_is_what_it_has_not_forwarded():
+    bench = await opened()
+    await bench.put(completion(1), completion(2))
+    assert await bench.router.lag() == 2
+    await bench.drain()
+    assert await bench.router.lag() == 0
+    await bench.router.close()

@@ -105,6 +105,11 @@ class KafkaLog:
         """What this worker has claimed for its local copies."""
         return self._stores.directory
 
+    @property
+    def restore_progress(self) -> tuple[int, int]:
+        """Changelog records restored since the start, and those that the restores under way still have before them."""
+        return self._restorer.restored, sum(self._restorer.remaining.values())
+
     async def join(self, group: TaskGroup) -> None:
         await self._membership.join(group)
         self._upkeep = asyncio.ensure_future(self._keep_up())

@@ -30,6 +30,10 @@ class Restorer:
         self._topic = topic
         self._now_ms = now_ms
         self._alone = asyncio.Lock()
+        self.restored = 0
+        """Records applied so far, of all partitions."""
+        self.remaining: dict[int, int] = {}
+        """Offsets still to go, of the partitions that are being restored."""
 
     async def header(self, partition: int) -> Header | None:
         """What a changelog is: its first record but for openings; None where there is none. Raises LogCorruptError."""
@@ -61,19 +65,32 @@ class Restorer:
         at = KafkaPartition(self._topic, partition)
         count, told = 0, TOLD_AFTER
         written_ms = store.written_ms or self._now_ms()
-        async with self._alone:
-            with self._reading(at, store.next_offset):
-                while (position := await self._consumer.position(at)) < end:
-                    found = (await self._consumer.getmany(at, timeout_ms=POLL_MS, max_records=RECORDS_MAX)).get(at, [])
-                    if found:
-                        entries = [(record.key, record.value, ()) for record in found]
-                        store.apply(entries, epoch, found[-1].offset + 1, written_ms)
-                    count += len(found)
-                    if count >= told:
-                        log.info("partition %d: %d records restored, at %d of %d", partition, count, position, end)
-                        told += TOLD_AFTER
+        with self._underway(partition, max(0, end - store.next_offset)):
+            async with self._alone:
+                with self._reading(at, store.next_offset):
+                    while (position := await self._consumer.position(at)) < end:
+                        found = (await self._consumer.getmany(at, timeout_ms=POLL_MS, max_records=RECORDS_MAX)).get(
+                            at, []
+                        )
+                        if found:
+                            entries = [(record.key, record.value, ()) for record in found]
+                            store.apply(entries, epoch, found[-1].offset + 1, written_ms)
+                        count += len(found)
+                        self.restored += len(found)
+                        self.remaining[partition] = end - position
+                        if count >= told:
+                            log.info("partition %d: %d records restored, at %d of %d", partition, count, position, end)
+                            told += TOLD_AFTER
         store.apply((), epoch, position, self._now_ms())
         return count
+
+    @contextlib.contextmanager
+    def _underway(self, partition: int, remaining: int) -> Iterator[None]:
+        self.remaining[partition] = remaining
+        try:
+            yield
+        finally:
+            del self.remaining[partition]
 
     @contextlib.contextmanager
     def _reading(self, at: KafkaPartition, offset: int) -> Iterator[None]:

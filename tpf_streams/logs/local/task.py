@@ -29,6 +29,10 @@ class LocalTaskLog:
         self._cursor = position
         self._lost: str | None = None
 
+    @property
+    def position(self) -> int:
+        return self._cursor
+
     async def poll(self, max_records: int) -> list[InputRecord]:
         self.check()
         records, self._cursor = self._inputs.fetch(self._cursor, max_records)

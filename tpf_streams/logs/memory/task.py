@@ -29,6 +29,10 @@ class MemoryTaskLog:
         self._fenced = False
         self._closed = False
 
+    @property
+    def position(self) -> int:
+        return self._cursor
+
     async def poll(self, max_records: int) -> list[InputRecord]:
         if self._closed or (self._fenced and not self._log.fence_at_commit_only):
             self.check()

@@ -1,0 +1,1 @@
+"""What the application tells of itself while it runs: facts, counted after the commit that made them true."""
