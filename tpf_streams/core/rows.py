@@ -275,7 +275,7 @@ def decode(cls: type[R], value: bytes) -> R:
     _check(value)
     try:
         record: R = _DECODE[cls](orjson.loads(value[1:]))
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise LogCorruptError(f"a {cls.__name__} row cannot be read: {type(error).__name__}") from error
     return record
 

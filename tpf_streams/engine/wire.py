@@ -44,6 +44,8 @@ DEAD_LETTER_BYTES = 4 * 1024 * 1024 - 64 * 1024
 DEAD_LETTER_KEY_BYTES = 16 * 1024
 MESSAGE_BYTES = 2048
 
+_INT64_MAX = 2**63 - 1
+
 Parts: TypeAlias = tuple[bytes | None, bytes, Headers]
 """Key, value and headers of a record of the events topic."""
 
@@ -195,6 +197,8 @@ def decode_event(record: InputRecord, limits: Limits, *, strict: bool = False) -
 def _completion(value: bytes, headers: Mapping[str, bytes], limits: Limits, strict: bool) -> CompletionReceived:
     try:
         arrived_at_ms = int(headers[ARRIVED_HEADER])
+        if not 0 <= arrived_at_ms <= _INT64_MAX:
+            raise ValueError("no row could hold it: its turn would never commit")
         origin = headers.get(SOURCE_HEADER, b"").decode()
     except (KeyError, ValueError) as error:
         raise WireError("invalid_event", "a completion needs its arrival time in milliseconds") from error

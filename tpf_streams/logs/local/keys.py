@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 
 from tpf_streams.errors import LogCorruptError
-from tpf_streams.ports import InputRecord, Record, TopicPartition
+from tpf_streams.ports import Headers, InputRecord, Record, TopicPartition
 
 FORMAT = 1
 
@@ -94,16 +94,28 @@ def decode_record(name: TopicPartition, offset: int, data: bytes) -> InputRecord
     if value_length >= 0:
         value = data[at : at + value_length]
         at += value_length
-    headers = _decode_headers(data, at, header_count) if header_count else ()
+    headers: Headers = ()
+    if header_count:
+        headers, at = _decode_headers(name, offset, data, at, header_count)
+    if at != len(data):
+        raise _damaged(name, offset)
     return InputRecord(name.topic, name.partition, offset, timestamp_ms, key, value, headers)
 
 
-def _decode_headers(data: bytes, at: int, count: int) -> tuple[tuple[str, bytes], ...]:
+def _decode_headers(name: TopicPartition, offset: int, data: bytes, at: int, count: int) -> tuple[Headers, int]:
+    """The headers, and where they end."""
     headers = []
-    for _ in range(count):
-        name_length, value_length = _HEADER.unpack_from(data, at)
-        at += _HEADER.size
-        middle, end = at + name_length, at + name_length + value_length
-        headers.append((data[at:middle].decode(), data[middle:end]))
-        at = end
-    return tuple(headers)
+    try:
+        for _ in range(count):
+            name_length, value_length = _HEADER.unpack_from(data, at)
+            at += _HEADER.size
+            middle, end = at + name_length, at + name_length + value_length
+            headers.append((data[at:middle].decode(), data[middle:end]))
+            at = end
+    except (struct.error, UnicodeDecodeError) as error:
+        raise _damaged(name, offset) from error
+    return tuple(headers), at
+
+
+def _damaged(name: TopicPartition, offset: int) -> LogCorruptError:
+    return LogCorruptError(f"{name.topic}/{name.partition} offset {offset}: a record is cut short or damaged")
