@@ -17,6 +17,15 @@ def prometheus_name(name: str) -> str:
     return (_PREFIX + name.removeprefix(_PREFIX)).replace(".", "_")
 
 
+def told(facts: Mapping[str, int]) -> Counter[str]:
+    """Counts of facts by their names in a scrape, where every step has a budget. Those of slots are outcomes there, and
+    so is the taking of one."""
+    counts = Counter({name.removeprefix(_PREFIX): count for name, count in facts.items()})
+    slots = {name: count for name, count in counts.items() if name.startswith("slot.")}
+    counts["admission.outcomes.total"] = counts["interaction.created.total"] + sum(slots.values())
+    return +Counter({prometheus_name(name): count for name, count in counts.items() if name not in slots})
+
+
 class Scrape:
     """`families`: by the name in a scrape; a counter's without `_total`."""
 

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from tests.topology.payments import DATA, RESPONSES, open_payments, simulate
-from tests.topology.scrapes import Scrape, prometheus_name
-from tpf_streams.testing import TopologyTestDriver
+from tests.topology.scrapes import Scrape, told
 
 STEP = "ProcessAwaitPaymentProviderService"
 S = {"tpf_await_step_id": STEP, "tpf_await_transport": "kafka"}
 UNIT = {**S, "tpf_await_cardinality": "ONE_TO_ONE"}
 PER_ITEM = ("interaction.created", "interaction.dispatched", "completion.admitted", "item.completed", "live.handoff")
-
-
-def told(driver: TopologyTestDriver) -> Counter[str]:
-    """The facts by their names in a scrape. Those of slots are outcomes there, and so is the taking of one."""
-    facts = driver.tally.facts
-    slots = {name: count for name, count in facts.items() if name.startswith("slot.")}
-    outcomes = {"admission.outcomes.total": facts["interaction.created.total"] + sum(slots.values())}
-    return +Counter(
-        {prometheus_name(name): count for name, count in {**facts, **outcomes}.items() if name not in slots}
-    )
 
 
 def test_a_scrape_is_the_facts_of_a_thousand_payments(tmp_path):
@@ -32,7 +19,7 @@ def test_a_scrape_is_the_facts_of_a_thousand_payments(tmp_path):
         driver.submit_files(DATA / "payments_1k.csv")
         driver.advance(3_000)
         found = Scrape(driver.scrape())
-        assert found.facts() == told(driver)
+        assert found.facts() == told(driver.tally.facts)
         assert len(driver.outputs()) == 1_000
     assert [found.total(f"{name}.total") for name in PER_ITEM] == [1_000] * 5
     assert found.total("admission.outcomes.total", admission_outcome="acquired") == 1_000
