@@ -12,7 +12,7 @@ SECRET := $(DEMO)/data/resume-token.secret
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo lint docs format test test-slow test-broker bench simulate soak clean
+.PHONY: help venv demo lint docs format test test-slow test-broker bench simulate mutation soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -65,6 +65,9 @@ bench: $(INSTALLED) ## figures of this machine: rate, latency, memory, window
 
 simulate: $(INSTALLED) ## the seeded simulation, SEEDS=n of them
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutation: $(INSTALLED) ## small wrongs put into the machine, and whether its tests see them; an hour at most
+	$(BIN)/python -m tests.mutation
 
 soak: $(INSTALLED) ## workers on Kafka through 20 kills, then the simulation without end, on from where it stopped
 	$(BIN)/python -m tests.e2e.fleet --kills 20
