@@ -207,7 +207,8 @@ class Both:
         self.state.committed()
         self.segments += [it for it in decision.effects if isinstance(it, fx.RunSegment)]
         for fact in decision.facts:
-            self.facts[fact.labels.get("reason", fact.name)] += fact.count
+            dropped = fact.name == "completion.dropped.total"
+            self.facts[fact.labels["reason"] if dropped else fact.name] += fact.count
         return decision
 
     def interaction(self, interaction_id: str) -> InteractionRecord:
