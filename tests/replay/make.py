@@ -30,6 +30,7 @@ from tpf_streams.engine.wire import (
     Parts,
     completion_record,
     encode_cancel,
+    encode_life_ended,
     encode_marker,
     encode_redrive,
     encode_submission,
@@ -253,6 +254,30 @@ def redrive() -> Scene:
     return scene
 
 
+def retention() -> Scene:
+    """A deleted execution of which some rows are there still; and a key whose second life has been asked for."""
+    scene = Scene("ws", execution_ttl_ms=1_000, identity_ttl_ms=10**12)
+    machine = scene.machine
+    machine.decide(ev.ExecutionSubmitted("tenant-1", "object:payments", {"n": 1}, SOURCE))
+    machine.submit({"n": 1}, "used again")
+    machine.send()
+    for key in ("object:payments", "used again"):
+        execution_id = machine.state.ids.execution_id("tenant-1", "pay", key, 0)
+        machine.answer(machine.interaction(execution_id, 0), {"ok": 1})
+    machine.run_segments({"done": True})
+    machine.now_ms += 1_001
+    machine.decide(ev.RetentionReached(4))
+    machine.decide(ev.ExecutionSubmitted("tenant-1", "object:payments", {"n": 1}, SOURCE))
+    machine.decide(ev.RetentionReached(3))
+    second = ev.ExecutionSubmitted("tenant-1", "used again", {"n": 2})
+    machine.decide(second)
+    forwarded = [it.event for it in machine.take(fx.Forward)]
+    scene.later(*[encode_submission(it) for it in forwarded if isinstance(it, ev.ExecutionSubmitted)])
+    scene.later(encode_submission(second), encode_life_ended(ev.LifeEnded("tenant-1", "object:payments", 0)))
+    scene.ends[machine.state.ids.execution_id("tenant-1", "pay", "used again", 1)] = ["SUCCEEDED", None]
+    return scene
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     "scalar": scalar,
     "slot": slot,
@@ -263,6 +288,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "projected": projected,
     "retry": retry,
     "redrive": redrive,
+    "retention": retention,
 }
 
 

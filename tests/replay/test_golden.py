@@ -13,6 +13,7 @@ from tpf_streams.core.execution import (
     PartRecord,
     RejectRecord,
     Summary,
+    TombstoneRecord,
 )
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
 from tpf_streams.core.rows import Keys, decode, encode
@@ -137,6 +138,13 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
     ),
     (KEYS.deadline(T, ID), b"", "0005640000018bcfe568000123abcd111182228333444444444444", b"\x01"),
     (KEYS.early_expiry(T, ID), b"", "00057a0000018bcfe568000123abcd111182228333444444444444", b"\x01"),
+    (KEYS.retention(T, ID), b"", "0005670000018bcfe568000123abcd111182228333444444444444", b"\x01"),
+    (
+        KEYS.tombstone(ID),
+        TombstoneRecord("t", "k", ID, 2, T, ingested=True),
+        "0005780123abcd111182228333444444444444",
+        b'\x01["t","k","0123abcd-1111-8222-8333-444444444444",2,1700000000000,true]',
+    ),
     (KEYS.markers, {"t/0": 7}, "00056d", b'\x01{"t/0":7}'),
     (KEYS.lifecycle, (7).to_bytes(8, "big"), "00056c", b"\x01\x00\x00\x00\x00\x00\x00\x00\x07"),
     (KEYS.now, T.to_bytes(8, "big"), "00056e", b"\x01\x00\x00\x01\x8b\xcf\xe5h\x00"),

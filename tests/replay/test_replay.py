@@ -14,7 +14,7 @@ from tests.replay.steps import PROJECTIONS, definition_options, source, step
 from tests.unit.core.machine import TIMEOUT_MS
 from tests.unit.engine.shell import Shell
 from tpf_streams.core import rows
-from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedRecord, RejectRecord
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedRecord, RejectRecord, TombstoneRecord
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
 from tpf_streams.core.step import Limits
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
@@ -31,6 +31,7 @@ CLASSES: dict[bytes, type] = {
     b"o": OutputRecord,
     b"r": RejectRecord,
     b"w": OwedRecord,
+    b"x": TombstoneRecord,
     b"y": EarlyRecord,
 }
 
@@ -130,6 +131,17 @@ async def test_a_restored_session_gives_every_item_once_and_in_order():
     await shell.task.close()
 
 
+async def test_a_deletion_goes_on_where_it_was():
+    document = json.loads((Path(__file__).parent / "data" / "v1-retention" / "retention.json").read_text())
+    shell = restored(document)
+    await shell.open()
+    await shell.settle()
+    left = [key[2:3] for key, _ in shell.log.store(0).scan(b"", b"\xff" * 64)]
+    assert sorted(set(left)) == [b"g", b"n", b"x"]
+    assert left.count(b"x") == 2
+    await shell.task.close()
+
+
 @each_file
 def test_every_row_is_read(file):
     for key, value in json.loads(file.read_text())["rows"].items():
@@ -140,7 +152,7 @@ def test_every_row_is_read(file):
         elif kind == b"m":
             assert rows.decode_markers(raw)
         else:
-            assert kind in (b"c", b"d", b"j", b"n", b"t", b"z")
+            assert kind in (b"c", b"d", b"g", b"j", b"n", b"t", b"z")
             assert rows.decode_bytes(raw) == raw[1:]
 
 
@@ -156,9 +168,9 @@ def test_the_files_hold_every_kind_of_row_and_event():
         document = json.loads(file.read_text())
         kinds |= {bytes.fromhex(key)[2:3] for key in document["rows"]}
         events |= {dict(parts_of(event)[2])["tpf-event"] for event in document["events"]}
-    assert kinds == {bytes([it]) for it in b"cdeijmorstuwyz"}
+    assert kinds == {bytes([it]) for it in b"cdegijmorstuwxyz"}
     assert events == {
-        *(b"submit", b"completion", b"marker"),
+        *(b"submit", b"completion", b"marker", b"life-ended"),
         *(b"cancel-session", b"cancel-execution", b"cancel-interaction", b"redrive"),
     }
 

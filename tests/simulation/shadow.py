@@ -8,7 +8,14 @@ from typing import Any
 
 from tests.simulation.pipelines import Pipeline
 from tpf_streams.core import rows
-from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedRecord, PartRecord, RejectRecord
+from tpf_streams.core.execution import (
+    ExecutionRecord,
+    OutputRecord,
+    OwedRecord,
+    PartRecord,
+    RejectRecord,
+    TombstoneRecord,
+)
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
 from tpf_streams.core.step import Json
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
@@ -23,9 +30,10 @@ _CLASSES: dict[bytes, type] = {
     b"o": OutputRecord,
     b"r": RejectRecord,
     b"w": OwedRecord,
+    b"x": TombstoneRecord,
     b"y": EarlyRecord,
 }
-_INDEXES = (b"c", b"d", b"j", b"l", b"m", b"n", b"t", b"z")
+_INDEXES = (b"c", b"d", b"g", b"j", b"l", b"m", b"n", b"t", b"z")
 
 
 class Violation(AssertionError):

@@ -18,6 +18,7 @@ from tpf_streams.core.interaction import InteractionStatus
 from tpf_streams.core.outcome import OperatorOutcome
 from tpf_streams.core.recall import items_recalled
 from tpf_streams.core.redrive import redrive_requested
+from tpf_streams.core.retention import life_ended, retention_reached
 from tpf_streams.core.retry import retries_due, retry_later
 from tpf_streams.core.source import items_pulled, source_failed, submitted
 from tpf_streams.core.state import Decision, Draft, State
@@ -129,6 +130,8 @@ _TABLE: dict[type, Callable[[Draft, Any], None]] = {
     events.OwedDue: _owed_due,
     events.DeadlinesReached: lambda draft, event: deadlines_reached(draft, event.limit),
     events.RetriesDue: lambda draft, event: retries_due(draft, event.limit),
+    events.RetentionReached: lambda draft, event: retention_reached(draft, event.limit),
+    events.LifeEnded: life_ended,
     events.ObjectPublished: lambda draft, event: published(draft, event.execution_id, event.name),
     events.PublishFailed: lambda draft, event: publish_failed(
         draft, event.execution_id, event.code, event.message, event.detail, reason_of(retryable=event.retryable)

@@ -27,7 +27,7 @@ def without_row(draft: Draft, event: CompletionReceived) -> Outcome:
         names(envelope.interaction_id, claims.interaction_id) and names(envelope.correlation_id, claims.correlation_id)
     ):
         return Outcome.NOT_FOUND
-    if event.arrived_at_ms > claims.deadline_epoch_ms:
+    if event.arrived_at_ms > claims.deadline_epoch_ms or draft.tombstone(claims.execution_id) is not None:
         return Outcome.TERMINAL
     first = draft.get(draft.keys.early(claims.interaction_id), EarlyRecord)
     if first is None:

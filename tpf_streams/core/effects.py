@@ -1,8 +1,8 @@
 """What a decision asks for. Imperative; never performed while deciding.
 
-`SendRequest`, `EmitOutput`, `EmitReject` and the dead letters become records of the same transaction, a request where
-its transport is one of the log; `RunSegment` of inline steps runs in the turn; everything else happens after the commit
-and is owed in state.
+`SendRequest`, `EmitOutput`, `EmitReject`, `Forward` and the dead letters become records of the same transaction, a
+request where its transport is one of the log; `RunSegment` of inline steps runs in the turn; everything else happens
+after the commit and is owed in state.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TypeAlias
 
+from tpf_streams.core.events import ExecutionSubmitted, LifeEnded
 from tpf_streams.core.execution import OwedRecord
 from tpf_streams.core.frozen import frozen
 from tpf_streams.core.interaction import InteractionRecord
@@ -63,6 +64,14 @@ class EmitReject:
     execution_id: str
     key: str
     value: Mapping[str, Json]
+
+
+@frozen
+class Forward:
+    """An event for the home of another execution id, in the same transaction."""
+
+    execution_id: str
+    event: ExecutionSubmitted | LifeEnded
 
 
 @frozen
@@ -147,6 +156,7 @@ Effect: TypeAlias = (
     | DeadLetter
     | DeadLetterExecution
     | EmitReject
+    | Forward
     | StartSource
     | StopSource
     | RunSegment

@@ -17,6 +17,7 @@ from tpf_streams.core.generations import newest
 from tpf_streams.core.interaction import InteractionRecord, InteractionStatus
 from tpf_streams.core.joining import counted, end_stream
 from tpf_streams.core.json_policy import row_text
+from tpf_streams.core.retention import keep_for_a_while
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.core.unit import CUT, AwaitUnitRecord, SessionRecord, UnitStatus
@@ -135,6 +136,7 @@ def succeed(draft: Draft, execution: ExecutionRecord) -> None:
             summary=replace(end_session(draft, execution), place=None),
         )
     )
+    keep_for_a_while(draft, execution.execution_id)
     draft.fact("execution.terminal.total", {"status": "SUCCEEDED"}, executionId=execution.execution_id)
 
 
@@ -225,6 +227,7 @@ def failed_row(
 
 def report_failed(draft: Draft, execution: ExecutionRecord, reason: TerminalReason) -> None:
     code = execution.error_code
+    keep_for_a_while(draft, execution.execution_id)
     if reason is not TerminalReason.UNREPORTED:
         draft.effect(DeadLetterExecution(execution.execution_id, reason.value, dead_letter(execution, reason)))
         draft.fact("dead_letter.total", {"reason": reason.value})

@@ -18,12 +18,18 @@ from tpf_streams.core.step import ItemReject, Json, SourceObject
 
 @frozen
 class ExecutionSubmitted:
-    """Someone asks for an execution; the same key again meets the same row (contract 0.1)."""
+    """Someone asks for an execution; the same key again meets the same row (contract 0.1).
+
+    `life` 0 is what people ask for; the home of the key's first life sends it on to a later one (contract 0.18).
+    `gone`: the life that it was sent to and that had gone by then; 0 where it was sent to none.
+    """
 
     tenant_id: str
     execution_key: str
     input_payload: Json
     source: SourceObject | None = None
+    life: int = 0
+    gone: int = 0
 
 
 @frozen
@@ -154,6 +160,22 @@ class RetriesDue:
 
 
 @frozen
+class RetentionReached:
+    """Executions, or the memory of their keys, have been kept long enough: delete at most `limit` rows."""
+
+    limit: int
+
+
+@frozen
+class LifeEnded:
+    """A later life of an execution key has been deleted; told to the home of its first one."""
+
+    tenant_id: str
+    execution_key: str
+    life: int
+
+
+@frozen
 class ObjectPublished:
     """The output object of an execution is in place under `name`."""
 
@@ -240,6 +262,8 @@ Event: TypeAlias = (
     | OwedDue
     | DeadlinesReached
     | RetriesDue
+    | RetentionReached
+    | LifeEnded
     | ObjectPublished
     | PublishFailed
     | SessionCancelled

@@ -162,3 +162,25 @@ class RejectRecord:
     column: str
     reason: str
     raw: str
+
+
+@frozen
+class TombstoneRecord:
+    """That an execution was here: what stays of it when it is deleted (contract 0.18).
+
+    Under the id of the key's first life it says which life is the last one; under the id of any other, that this one is
+    over. `expires_at_epoch_ms` None: the last life is not over yet, as far as is known here. `ingested`: it worked on
+    an object, and that is not done a second time while the object is still listed.
+    """
+
+    tenant_id: str
+    execution_key: str
+    execution_id: str
+    life: int
+    expires_at_epoch_ms: int | None
+    ingested: bool = False
+
+    @property
+    def next_life(self) -> int:
+        """The life that a submission of the key meets, or begins."""
+        return self.life if self.expires_at_epoch_ms is None else self.life + 1

@@ -24,6 +24,7 @@ from tpf_streams.core.execution import (
     RejectRecord,
     StreamPlace,
     Summary,
+    TombstoneRecord,
 )
 from tpf_streams.core.frozen import values_of
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord, InteractionStatus
@@ -38,7 +39,10 @@ _U64 = struct.Struct(">Q")
 KIND_AT = 2
 """Where in a key its kind is."""
 EARLY_KIND = ord("y")
+INTERACTION_KIND = ord("i")
 OWED_KIND = ord("w")
+UNIT_KIND = ord("u")
+_ROUTE_BYTES = 4
 _SCALAR = 0xFFFFFFFF
 """Item number of the scalar item in keys; real items stay below it."""
 
@@ -75,8 +79,10 @@ class Keys:
         self._rejected = self.prefix + b"j"
         self._retry = self.prefix + b"t"
         self._session = self.prefix + b"s"
+        self._retention = self.prefix + b"g"
         self._unit = self.prefix + b"u"
         self._owed = self.prefix + b"w"
+        self._tombstone = self.prefix + b"x"
         self._early = self.prefix + bytes([EARLY_KIND])
         self._expiry = self.prefix + b"z"
 
@@ -133,6 +139,14 @@ class Keys:
     def early_expiry(self, epoch_ms: int, interaction_id: str) -> bytes:
         return self._expiry + _U64.pack(epoch_ms) + raw_id(interaction_id)
 
+    def retention(self, epoch_ms: int, execution_id: str) -> bytes:
+        """When to look whether the execution, or what remembers it, has to go; in order of time. -> b"", or the key of
+        the last row that was looked at, where the rows of a deleted one are being deleted."""
+        return self._retention + _U64.pack(epoch_ms) + raw_id(execution_id)
+
+    def tombstone(self, execution_id: str) -> bytes:
+        return self._tombstone + raw_id(execution_id)
+
     def outputs_of(self, execution_id: str) -> tuple[bytes, bytes]:
         return _range(self._output + raw_id(execution_id))
 
@@ -171,6 +185,31 @@ class Keys:
         """Retries that are due at `epoch_ms`, this very millisecond included."""
         return self._retry, self._retry + _U64.pack(max(0, epoch_ms) + 1)
 
+    def all_retention(self) -> tuple[bytes, bytes]:
+        return _range(self._retention)
+
+    def retention_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
+        return self._retention, self._retention + _U64.pack(max(0, epoch_ms))
+
+    def left_of(self, execution_id: str) -> tuple[tuple[bytes, bytes], ...]:
+        """Where the rows of an ended execution are besides its own one, in order of the keys.
+
+        Interactions, units and early completions lie under ids of their own. These begin with the execution's route
+        hash, and so, once in four thousand million, do those of another execution: the rows say whose they are.
+        """
+        raw = raw_id(execution_id)
+        route = raw[:_ROUTE_BYTES]
+        prefixes = (
+            self._part + raw,
+            self._interaction + route,
+            self._rejected + raw,
+            self._output + raw,
+            self._reject + raw,
+            self._unit + route,
+            self._early + route,
+        )
+        return tuple(_range(prefix) for prefix in prefixes)
+
     def deadlines_until(self, epoch_ms: int) -> tuple[bytes, bytes]:
         """Deadlines that are over at `epoch_ms`: deadline < epoch_ms. Arriving at the deadline itself is in time."""
         return self._deadline, self._deadline + _U64.pack(max(0, epoch_ms))
@@ -180,7 +219,7 @@ class Keys:
 
 
 def deadline_of(key: bytes) -> tuple[int, str]:
-    """(epoch ms, id) of a deadline, expiry or retry key: an interaction, or an execution."""
+    """(epoch ms, id) of a key that is ordered by time: of an interaction, or of an execution."""
     return _U64.unpack(key[3:11])[0], text_id(key[11:27])
 
 
@@ -257,6 +296,7 @@ _DECODE: dict[type, Callable[[list[Any]], Any]] = {
     PartRecord: lambda values: PartRecord(*values),
     RejectRecord: lambda values: RejectRecord(*values),
     EarlyRecord: lambda values: EarlyRecord(*values),
+    TombstoneRecord: lambda values: TombstoneRecord(*values),
 }
 _VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {cls: values_of(cls) for cls in _DECODE}
 

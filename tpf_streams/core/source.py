@@ -22,6 +22,7 @@ from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKin
 from tpf_streams.core.gates import end_source
 from tpf_streams.core.joining import check_list, check_request, put_list, take_list
 from tpf_streams.core.json_policy import row_bytes, row_text
+from tpf_streams.core.retention import life_id, remembered
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import ItemReject, Json
 from tpf_streams.core.unit import SessionRecord
@@ -32,9 +33,11 @@ from tpf_streams.errors import PayloadError
 def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
     """Create the execution, or meet the one that has this key already (contract 0.1)."""
     definition = draft.definition
-    execution_id = draft.state.ids.execution_id(event.tenant_id, definition.pipeline_id, event.execution_key, 0)
+    execution_id = life_id(draft, event, event.life)
     if draft.execution(execution_id) is not None:
         draft.fact("execution.duplicate.total", {}, executionId=execution_id)
+        return
+    if remembered(draft, event, execution_id):
         return
     listed = definition.takes_list_input
     fits = row_bytes(event.input_payload) <= definition.limits.max_aggregate_bytes
@@ -43,7 +46,7 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
         execution_id=execution_id,
         execution_key=event.execution_key,
         pipeline_id=definition.pipeline_id,
-        life=0,
+        life=event.life,
         generation=0,
         status=ExecutionStatus.RUNNING,
         version=1,

@@ -13,7 +13,15 @@ from typing import Any, Protocol, TypeVar, cast
 
 from tpf_streams.core import rows
 from tpf_streams.core.effects import Effect, Fact
-from tpf_streams.core.execution import ExecutionRecord, OutputRecord, OwedKind, OwedRecord, PartRecord, RejectRecord
+from tpf_streams.core.execution import (
+    ExecutionRecord,
+    OutputRecord,
+    OwedKind,
+    OwedRecord,
+    PartRecord,
+    RejectRecord,
+    TombstoneRecord,
+)
 from tpf_streams.core.frozen import frozen
 from tpf_streams.core.identity import IdFactory, UnitIds
 from tpf_streams.core.interaction import EarlyRecord, InteractionRecord
@@ -176,6 +184,14 @@ class State:
                 found.add(key)
         return sorted(found)[:limit]
 
+    def stored(self, bounds: tuple[bytes, bytes], limit: int) -> Iterator[tuple[bytes, bytes]]:
+        """Committed rows of a range as bytes, at most `limit`: for what no open turn writes any more."""
+        return self._store.scan(*bounds, limit)
+
+    def first_retention_ms(self) -> int | None:
+        """The earliest committed time at which something has been kept long enough, epoch ms."""
+        return next((rows.deadline_of(key)[0] for key, _ in self.stored(self.keys.all_retention(), 1)), None)
+
     def first_deadline_ms(self) -> int | None:
         """The earliest committed deadline or expiry, epoch ms. Changes of the open turn do not count yet."""
         firsts = [
@@ -329,6 +345,9 @@ class Draft:
     def done(self, record: OwedRecord) -> None:
         """The owed work is known done."""
         self.delete(self.keys.owed(record.execution_id, record.kind, record.item_index))
+
+    def tombstone(self, execution_id: str) -> TombstoneRecord | None:
+        return self.get(self.keys.tombstone(execution_id), TombstoneRecord)
 
     def all_owed(self, execution_id: str, limit: int | None = None) -> list[OwedRecord]:
         """What is owed for an execution, in order of the keys, this decision's changes included; at most `limit`."""

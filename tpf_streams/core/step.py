@@ -210,6 +210,9 @@ class Limits:
     """Of one scalar segment, as a whole, after its steps' own tries."""
     retry_delay_ms: int = 10_000
     retry_multiplier: float = 2.0
+    execution_ttl_ms: int = 7 * 86_400_000
+    """How long an ended execution is kept; and, behind that, the memory of its key."""
+    identity_ttl_ms: int = 90 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from tpf_streams.dsl.steps import AwaitKeys, ParsedStep
 from tpf_streams.dsl.types import TypeRegistry
 from tpf_streams.errors import Problem
 
+_DAY_MS = 86_400_000
 _APPLICATION_ID_MAX = 249 - len("-dead-letters")
 
 
@@ -150,6 +151,8 @@ def limits(settings: Settings) -> Limits:
         max_retries=settings.integer("pipeline.orchestrator.max-retries"),
         retry_delay_ms=settings.millis("pipeline.orchestrator.retry-delay"),
         retry_multiplier=settings.number("pipeline.orchestrator.retry-multiplier"),
+        execution_ttl_ms=settings.integer("pipeline.orchestrator.execution-ttl-days") * _DAY_MS,
+        identity_ttl_ms=settings.millis("ingest.identity-ttl"),
     )
 
 

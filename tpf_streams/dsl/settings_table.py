@@ -266,7 +266,6 @@ _KAFKA = (
 
 _NOT_YET = frozenset(
     {
-        "pipeline.orchestrator.execution-ttl-days",
         "pipeline.orchestrator.sweep-interval",
         "pipeline.orchestrator.sqs.region",
         "pipeline.orchestrator.sqs.endpoint-override",
@@ -275,7 +274,6 @@ _NOT_YET = frozenset(
         "tpf.await.sqs.completion-timeout",
         "tpf.await.sqs.wait-time-seconds",
         "tpf.await.sqs.max-messages",
-        "ingest.identity-ttl",
     }
 )
 """Keys whose readers are still to come: a start that is given one says so. Take a key out with its first reader."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tpf_streams.core import effects as fx
-from tpf_streams.core.events import Event
+from tpf_streams.core.events import Event, ExecutionSubmitted
+from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.wire import (
@@ -16,6 +17,9 @@ from tpf_streams.engine.wire import (
     dead_letter_record,
     dead_letters_topic,
     decode_event,
+    encode_life_ended,
+    encode_submission,
+    events_topic,
     item_reject_record,
     item_rejects_topic,
     output_record,
@@ -74,6 +78,12 @@ class RecordMaker:
     def _output(self, effect: fx.EmitOutput) -> Record:
         return output_record(effect, self._env.definition.output_topic)
 
+    def _forward(self, effect: fx.Forward) -> Record:
+        event = effect.event
+        parts = encode_submission(event) if isinstance(event, ExecutionSubmitted) else encode_life_ended(event)
+        home = partition_of(route_of(effect.execution_id) or 0, self._env.log.partitions)
+        return Record(events_topic(self._env.definition.application_id), *parts, home)
+
     def _letter(self, effect: fx.DeadLetter) -> Record:
         letters = self._dead_letters
         return dead_letter_record(letters, effect.origin, None, effect.value, effect.reason, effect.message)
@@ -91,4 +101,5 @@ _MAKE: dict[type, Callable[[RecordMaker, Any], Record | None]] = {
     fx.DeadLetter: RecordMaker._letter,
     fx.DeadLetterExecution: RecordMaker._dead_execution,
     fx.EmitReject: RecordMaker._reject,
+    fx.Forward: RecordMaker._forward,
 }

@@ -23,6 +23,7 @@ from tpf_streams.core.events import (
     Event,
     ItemsPulled,
     ItemsRecalled,
+    RetentionReached,
     RetriesDue,
     SegmentCompleted,
     SlotGranted,
@@ -32,6 +33,7 @@ from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.identity import id_bytes
 from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.retention import DELETE_AT_ONCE
 from tpf_streams.core.state import State
 from tpf_streams.core.step import AwaitDefinition
 from tpf_streams.core.unit import SessionRecord
@@ -43,6 +45,7 @@ from tpf_streams.engine.performer import Performer
 from tpf_streams.engine.poison import execution_of
 from tpf_streams.engine.records import Decoded, RecordMaker, decoded
 from tpf_streams.engine.recovery import adopt_slots, owed_effects
+from tpf_streams.engine.retention import Retention
 from tpf_streams.engine.retry import is_control, message_of
 from tpf_streams.engine.segments import detail_of
 from tpf_streams.engine.sweep import RetrySweep, Sweep
@@ -89,6 +92,7 @@ class Task:
         self.state.now_ms = self.time.now_ms
         self.sweep = await Sweep.begin(env, self.state, self.partition)
         self.retries = RetrySweep(env.definition.limits.retry_delay_ms)
+        self.retention = Retention.of(env.definition.limits)
         self.jobs = Jobs(self.deliver, env.segments_max, self.wake.set, env.clock.sleep)
         self.performer = Performer(env, self.log, self.state, self.jobs, self.deliver, self.wake.set)
         self._tell_adopted(adopt_slots(self.state, env.budgets, self.performer.owners))
@@ -156,6 +160,8 @@ class Task:
         if self.retries.due(self.state):
             self._decide(RetriesDue(self._env.definition.limits.sweep_limit))
             self._follow()
+        if self.retention.due(self.state, held=self.time.held):
+            self._decide(RetentionReached(DELETE_AT_ONCE))
         if self._lifecycle is not None and self._facts:
             self._records.extend(self._lifecycle.records(self._facts, self.state))
         if positions or self.state.changed or self._records:
@@ -330,6 +336,8 @@ class Task:
         if isinstance(event, DeadlinesReached | RetriesDue) and event.limit > 1:
             self._decide(type(event)(1))  # one by one, so that it shows whose time it is
             return
+        if isinstance(event, RetentionReached):
+            self.retention.put_off(self.state.now_ms)
         if isinstance(event, SlotGranted):
             self._after.append(fx.ReturnSlot(event.owed.execution_id, event.owed.step_index))
         execution_id = execution_of(self.state, event)

@@ -21,6 +21,7 @@ from tpf_streams.core.events import (
     ExecutionCancelled,
     ExecutionSubmitted,
     InteractionCancelled,
+    LifeEnded,
     RedriveRequested,
     SessionCancelled,
 )
@@ -112,6 +113,7 @@ _CANCEL_SESSION = _headers("cancel-session")
 _CANCEL_EXECUTION = _headers("cancel-execution")
 _CANCEL_INTERACTION = _headers("cancel-interaction")
 _REDRIVE = _headers("redrive")
+_LIFE_ENDED = _headers("life-ended")
 _OUTPUT = _headers("output")
 _DEAD_LETTER = _headers("dead-letter")
 _DEAD_EXECUTION = _headers("dead-letter-execution")
@@ -119,13 +121,18 @@ _ITEM_REJECT = _headers("item-reject")
 
 
 def encode_submission(event: ExecutionSubmitted) -> Parts:
-    """Kind `submit`: {tenantId, executionKey, inputPayload, source}; the key is the execution key."""
-    value = {
+    """Kind `submit`: {tenantId, executionKey, inputPayload, source}; the key is the execution key.
+
+    `life` and `gone` are there where they are not 0: in a record of one partition for another.
+    """
+    value: dict[str, Any] = {
         "tenantId": event.tenant_id,
         "executionKey": event.execution_key,
         "inputPayload": event.input_payload,
         "source": None if event.source is None else asdict(event.source),
     }
+    if event.life or event.gone:
+        value |= {"life": event.life, "gone": event.gone}
     return event.execution_key.encode(), orjson.dumps(value), _SUBMIT
 
 
@@ -144,6 +151,12 @@ def encode_redrive(event: RedriveRequested) -> Parts:
         "origin": event.origin,
     }
     return event.execution_id.encode(), orjson.dumps(value), _REDRIVE
+
+
+def encode_life_ended(event: LifeEnded) -> Parts:
+    """Kind `life-ended`: {tenantId, executionKey, life}."""
+    value = {"tenantId": event.tenant_id, "executionKey": event.execution_key, "life": event.life}
+    return event.execution_key.encode(), orjson.dumps(value), _LIFE_ENDED
 
 
 def encode_cancel(event: SessionCancelled | ExecutionCancelled | InteractionCancelled) -> Parts:
@@ -216,7 +229,13 @@ def _submit(value: dict[str, Any]) -> Event:
         execution_key=_text(value["executionKey"]),
         input_payload=value["inputPayload"],
         source=None if source is None else SourceObject(**{name: _text(part) for name, part in source.items()}),
+        life=_count(value.get("life", 0)),
+        gone=_count(value.get("gone", 0)),
     )
+
+
+def _life_ended(value: dict[str, Any]) -> Event:
+    return LifeEnded(_text(value["tenantId"]), _text(value["executionKey"]), _count(value["life"]))
 
 
 def _marker(value: dict[str, Any]) -> Event:
@@ -247,9 +266,16 @@ def _text(value: object) -> str:
     return value
 
 
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError("a whole number from 0 on is needed")
+    return value
+
+
 _DECODERS: dict[bytes, Callable[[dict[str, Any]], Event]] = {
     b"submit": _submit,
     b"marker": _marker,
+    b"life-ended": _life_ended,
     b"cancel-session": lambda value: SessionCancelled(_text(value["executionId"])),
     b"cancel-execution": lambda value: _cancel(ExecutionCancelled, "executionId", value),
     b"cancel-interaction": lambda value: _cancel(InteractionCancelled, "interactionId", value),

@@ -111,9 +111,9 @@ class Application:
 
     # What is asked
 
-    def execution_id(self, key: str, tenant: str | None = None) -> str:
-        """The id that an execution key has, whether it exists yet or not (contract 0.1)."""
-        return self.ids.execution_id(tenant or self.default_tenant, self.definition.pipeline_id, key, 0)
+    def execution_id(self, key: str, tenant: str | None = None, *, life: int = 0) -> str:
+        """The id that an execution key has in one of its lives, whether it exists yet or not (contract 0.1)."""
+        return self.ids.execution_id(tenant or self.default_tenant, self.definition.pipeline_id, key, life)
 
     async def submit(
         self, payload: Json, *, key: str, tenant: str | None = None, source: SourceObject | None = None

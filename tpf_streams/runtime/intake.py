@@ -38,6 +38,8 @@ class Intake:
         self.refused: list[Refusal] = []
         self.skipped: list[Refusal] = []
         self.continued = 0
+        self.forgotten = 0
+        """Objects whose execution has ended and been deleted: they are not worked on again (contract 0.18)."""
         self.settled_before = 0
         """Items that earlier processes settled, of the executions of this run."""
         self._application = application
@@ -98,6 +100,14 @@ class Intake:
 
     async def _submit(self, item: Submission) -> None:
         execution_id = self._application.execution_id(item.execution_key)
+        stone = self._views.tombstone(execution_id)
+        if stone is not None and item.source is not None:
+            # Asked for all the same: an object that is still listed is remembered for longer.
+            self.forgotten += 1
+            await self._application.submit(item.payload, key=item.execution_key, source=item.source)
+            return
+        if stone is not None:
+            execution_id = self._application.execution_id(item.execution_key, life=stone.next_life)
         if execution_id in self.execution_ids:
             return
         self.execution_ids[execution_id] = None

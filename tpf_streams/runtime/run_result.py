@@ -46,6 +46,8 @@ def run_result(intake: Intake, views: LogViews, tally: RunTally, seconds: float)
     settled = 0
     for execution_id in intake.execution_ids:
         execution = views.execution(execution_id)
+        if execution is None and views.tombstone(execution_id) is not None:
+            continue  # It had ended long ago, and has been deleted since this run looked.
         if execution is None:
             message = "it was never begun: look into the dead letters of the application"
             result.failed.append(_failure(execution_id, None, "NOT_BEGUN", message))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
-from tpf_streams.core.execution import ExecutionRecord, OutputRecord
+from tpf_streams.core.execution import ExecutionRecord, OutputRecord, TombstoneRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.parts import Parts
@@ -36,6 +36,8 @@ KINDS = {
     "outputs": b"o",
     "rejects": b"r",
     "list items": b"a",
+    "retention": b"g",
+    "tombstones": b"x",
 }
 """Kinds of rows by the byte that tells them apart (core.rows)."""
 
@@ -64,6 +66,12 @@ class LogViews:
         found = self._part_of(execution_id)
         value = None if found is None else found[0].get(found[1].execution(execution_id))
         return None if value is None else decode(ExecutionRecord, value)
+
+    def tombstone(self, execution_id: str) -> TombstoneRecord | None:
+        """What remembers a deleted execution; by the id of a key's first life also which life is the last one."""
+        found = self._part_of(execution_id)
+        value = None if found is None else found[0].get(found[1].tombstone(execution_id))
+        return None if value is None else decode(TombstoneRecord, value)
 
     def session(self, execution_id: str) -> SessionRecord | None:
         found = self._part_of(execution_id)

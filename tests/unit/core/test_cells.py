@@ -14,7 +14,7 @@ from tpf_streams.core import events as ev
 from tpf_streams.core.execution import ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.interaction import InteractionStatus
 from tpf_streams.core.rows import encode
-from tpf_streams.core.step import ItemReject
+from tpf_streams.core.step import ItemReject, Limits
 
 I, E = InteractionStatus, ExecutionStatus  # noqa: E741
 OPEN = [I.WAITING, I.DISPATCHING, I.DISPATCHED]
@@ -132,6 +132,11 @@ def retries_due(scene: Scene) -> ev.Event:
     return ev.RetriesDue(100)
 
 
+def at_retention(scene: Scene) -> ev.Event:
+    scene.machine.now_ms += Limits().execution_ttl_ms + 1
+    return ev.RetentionReached(100)
+
+
 EVENTS: dict[str, Make] = {
     "submitted": lambda it: ev.ExecutionSubmitted("tenant-1", "key-1", {"n": 2}),
     "completion": lambda it: it.completion(),
@@ -154,6 +159,8 @@ EVENTS: dict[str, Make] = {
     "close due": lambda it: ev.OwedDue(OwedRecord(it.id, OwedKind.CLOSE, 1, 1, payload=2)),
     "deadline": at_deadline,
     "retries due": retries_due,
+    "retention": at_retention,
+    "life ended": lambda it: ev.LifeEnded("tenant-1", "key-1", 1),
     "published": lambda it: ev.ObjectPublished(it.id, "name.out"),
     "publish failed": lambda it: ev.PublishFailed(it.id, "PUBLISH_FAILED", "full", ""),
     "session cancelled": lambda it: ev.SessionCancelled(it.id),

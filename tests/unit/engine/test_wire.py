@@ -13,6 +13,7 @@ from tpf_streams.core.events import (
     ExecutionCancelled,
     ExecutionSubmitted,
     InteractionCancelled,
+    LifeEnded,
     RedriveRequested,
     SessionCancelled,
 )
@@ -38,6 +39,8 @@ def read(parts, **options):
     [
         ExecutionSubmitted("t", "order:1", {"amount": "12.50", "lines": [1, None]}),
         ExecutionSubmitted("t", "object:files:ä", None, SOURCE),
+        ExecutionSubmitted("t", "order:1", {"n": 1}, life=2),
+        ExecutionSubmitted("t", "order:1", {"n": 1}, gone=2),
     ],
 )
 def test_a_submission_is_read_as_it_was_written(event):
@@ -91,6 +94,21 @@ def test_letters_and_rejects_say_what_they_are():
     reject = wire.item_reject_record(EmitReject("e-1", "i-1", {"code": "X"}), "rejects")
     assert (reject.topic, reject.key, json.loads(reject.value or b"")) == ("rejects", b"i-1", {"code": "X"})
     assert dict(reject.headers)["tpf-event"] == b"item-reject"
+
+
+def test_the_end_of_a_life_is_read_as_it_was_written():
+    event = LifeEnded("t", "order:1", 3)
+    key, value, headers = wire.encode_life_ended(event)
+    assert (key, dict(headers)["tpf-event"]) == (b"order:1", b"life-ended")
+    assert read((key, value, headers)) == event
+
+
+@pytest.mark.parametrize("life", [-1, True, "1", 1.0, None])
+def test_a_life_is_a_whole_number(life):
+    key, value, headers = wire.encode_life_ended(LifeEnded("t", "order:1", 3))
+    with pytest.raises(WireError) as error:
+        read((key, json.dumps({**json.loads(value), "life": life}).encode(), headers))
+    assert error.value.reason == "invalid_event"
 
 
 def test_a_marker_is_read_as_it_was_written():
