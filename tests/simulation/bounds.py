@@ -20,6 +20,7 @@ _SMALL: tuple[tuple[tuple[ModuleType, ...], str, tuple[int, ...]], ...] = (
     ((live_session,), "PULL_MAX", (1, 2)),
     ((live_session,), "_SKIP_AT_ONCE", (1, 2)),
     ((router,), "BATCH_MAX", (1, 2, 5)),
+    ((task,), "DELETE_AT_ONCE", (1, 3, 10)),
 )
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import Protocol
 
-from tests.simulation.auditor import Auditor
 from tests.simulation.shadow import Violation
 from tpf_streams.ports import Turn
 from tpf_streams.testing.faults import CommitUnknownError, FaultPlan
+
+
+class TurnChecker(Protocol):
+    """Sees every turn that holds; raises Violation."""
+
+    def committed(self, partition: int, turn: Turn) -> None: ...
 
 
 class Gate:
@@ -20,7 +26,7 @@ class Gate:
         struck: Callable[[CommitUnknownError, Turn], None],
         trace: Callable[[str], None],
     ) -> None:
-        self.auditor: Auditor | None = None
+        self.auditor: TurnChecker | None = None
         self.violation: Violation | None = None
         """Kept, because whoever commits may swallow what is raised here."""
         self._plan = plan

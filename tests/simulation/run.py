@@ -16,6 +16,7 @@ from typing import Any
 from tests.simulation.bounds import small_bounds
 from tests.simulation.breakage import breakable_decisions
 from tests.simulation.judgement import Judgement
+from tests.simulation.retention import aftermath
 from tests.simulation.scheduler import chaos, quiet
 from tests.simulation.words import Fault, Table
 from tests.simulation.world import World
@@ -86,7 +87,7 @@ def run_seed(seed: int, *, trace: list[str] | None = None, **options: Any) -> Ta
     tally.repeats = world.provider.ledger.repeats
     tally.table = world.table
     tally.lists = world.lists_checked
-    tally.outcomes.update(row.error_code or row.status.value for row in world.auditor.shadow.executions)
+    tally.outcomes.update(row.error_code or row.status.value for row in world.judged)
     return tally
 
 
@@ -97,6 +98,8 @@ async def _course(world: World) -> None:
         await chaos(world)
         await quiet(world)
         Judgement(world).judge()
+        world.judged = world.auditor.shadow.executions
+        await aftermath(world)
     finally:
         for process in [*world.processes, *world.zombies]:
             await process.die()

@@ -116,16 +116,16 @@ async def quiet(world: World) -> None:
         for key in list(world.sources.counts):
             await world.submit(key)
     for _ in range(ROUNDS_MAX):
-        if not await _round(world):
+        if not await play_round(world):
             if _ended(world):
                 return
             _nothing_forgotten(world)
-            _pass_quiet_time(world)
+            pass_quiet_time(world)
         world.check()
     raise Violation(f"stuck: {_what_is_left(world)}")
 
 
-async def _round(world: World) -> bool:
+async def play_round(world: World) -> bool:
     moved = await world.provider.read(1_000, commit=True)
     world.look_into_inbox()
     while await world.answer():
@@ -161,7 +161,7 @@ def _ended(world: World) -> bool:
     )
 
 
-def _pass_quiet_time(world: World) -> None:
+def pass_quiet_time(world: World) -> None:
     """To the next thing that waits for time, be it far away."""
     clock, shadow = world.clock, world.auditor.shadow
     waits = [wait for wait in (clock.next_wake_ms,) if wait is not None]

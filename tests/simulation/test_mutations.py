@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.simulation.run import run_seed
-from tpf_streams.core import continuation, joining
+from tpf_streams.core import continuation, ending, joining, retention
 from tpf_streams.core.effects import Effect, RunSegment
+from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.parts import Parts
-from tpf_streams.core.state import State
+from tpf_streams.core.state import Draft, State
 from tpf_streams.core.step import Json
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine import lifecycle as lifecycle_module
@@ -28,6 +31,7 @@ SEEDS_MAX = 200
 Positions = dict[TopicPartition, int]
 
 _commit, _release = Task._commit, Budgets.release
+_delete, _bury = retention._delete_if_of, retention._bury
 _parts_now, _read, _gathered = State.parts_now, Parts.__iter__, joining.gathered
 
 
@@ -179,4 +183,37 @@ def test_a_list_that_lost_an_item_is_caught(monkeypatch):
 def test_a_list_read_before_it_is_complete_is_caught(monkeypatch):
     """The last page is not read."""
     monkeypatch.setattr(Parts, "__iter__", lambda parts: iter([*_read(parts)][:2]))
+    assert caught_by()
+
+
+def test_a_row_that_is_left_of_a_deleted_execution_is_caught(monkeypatch):
+    """Interactions stay when their execution goes."""
+
+    def sparing(draft: Draft, execution_id: str, key: bytes, value: bytes) -> None:
+        if key[2:3] != b"i":
+            _delete(draft, execution_id, key, value)
+
+    monkeypatch.setattr(retention, "_delete_if_of", sparing)
+    assert "left of an execution that went" in caught_by()
+
+
+def test_an_execution_that_goes_without_a_memory_is_caught(monkeypatch):
+    """Its key would begin the same life again, with the ids of the old one."""
+    monkeypatch.setattr(retention, "_remember", lambda draft, stone: None)
+    assert "not remembered in the same turn" in caught_by()
+
+
+def test_an_execution_that_goes_too_early_is_caught(monkeypatch):
+    """A day is taken for a second."""
+
+    def hasty(draft: Draft, execution_id: str) -> None:
+        draft.put(draft.keys.retention(draft.now_ms + 1_000, execution_id), b"")
+
+    def careless(draft: Draft, key: bytes, execution: ExecutionRecord) -> bool:
+        limits = replace(draft.definition.limits, execution_ttl_ms=-1)
+        with patch.object(draft, "definition", replace(draft.definition, limits=limits)):
+            return _bury(draft, key, execution)
+
+    monkeypatch.setattr(ending, "keep_for_a_while", hasty)
+    monkeypatch.setattr(retention, "_bury", careless)
     assert caught_by()

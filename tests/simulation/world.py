@@ -92,6 +92,8 @@ class World:
         self.retries = rng.randrange(3)
         self.grace_ms = rng.choice((300_000, 300_000, 3_600_000))
         self.batch_max = rng.choice((1, 2, 5, 500))
+        self.judged: list[ExecutionRecord] = []
+        """The executions as they ended, before retention took them."""
         self.processes: list[Process] = []
         self.zombies: list[Process] = []
         self.looked: set[str] = set()
@@ -111,7 +113,11 @@ class World:
         await self.log.append([Record(self.log.events_topic, name, value, headers, home)])
 
     def execution_id(self, key: str) -> str:
-        return self.ids.execution_id(TENANT, APPLICATION, key, 0)
+        return self.life(key, 0)
+
+    def life(self, key: str, life: int) -> str:
+        """The id of one life of a key."""
+        return self.ids.execution_id(TENANT, APPLICATION, key, life)
 
     async def turn(self, process: Process, partition: int) -> bool:
         """One turn of one task; what is expected to raise is met as the worker's loop would."""

@@ -37,4 +37,6 @@ I8  A local result is taken only while exactly that work is owed.
 I9  Continuations of the durable path start only behind all four gates.
 I10 The same state and event give the same decision: ids, deadlines and request bytes are functions of rows.
 I11 An answer is kept over all generations: what has one is never asked for again.
+I12 An execution goes as a whole, a tombstone in its place, only when it has ended long enough ago and owes nothing; of
+    a key at most one life is there at a time.
 """

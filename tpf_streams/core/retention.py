@@ -58,7 +58,7 @@ def _bury(draft: Draft, key: bytes, execution: ExecutionRecord) -> bool:
     draft.delete(key)
     if not execution.status.terminal:
         return False
-    if due_ms >= draft.now_ms or draft.all_owed(execution_id, 1):
+    if due_ms >= draft.now_ms or any(draft.state.stored(draft.keys.owed_of(execution_id), 1)):
         draft.put(draft.keys.retention(max(due_ms, draft.now_ms + LOOK_AGAIN_MS), execution_id), b"")
         return False
     draft.delete(draft.keys.execution(execution_id))

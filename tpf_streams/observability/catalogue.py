@@ -110,6 +110,7 @@ COUNTERS = (
     FactCounter("row.rejected.total", "Rows of source files rejected."),
     FactCounter("execution.retry.total", "Failed tries of executions that are to be repeated."),
     FactCounter("execution.redriven.total", "Executions that an operator let go on where they had failed."),
+    FactCounter("execution.deleted.total", "Ended executions deleted after their time."),
     FactCounter("item.gathered.total", "Items kept for a step that takes many together."),
     FactCounter("item.recalled.total", "Items that a redrive took up again."),
     FactCounter("item.rejected.total", "Items of streams rejected."),

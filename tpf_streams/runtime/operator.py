@@ -81,6 +81,7 @@ class Operator:
             return await self.views.status(_limit(arguments))
         found = self.views.detail(str(execution_id))
         if found is None:
+            self._refuse_deleted(str(execution_id))
             raise OperatorError("there is no execution of that id")
         return found
 
@@ -152,10 +153,19 @@ class Operator:
         if route_of(ident) is None:
             return {"outcome": OperatorOutcome.NOT_FOUND.value}
         self._refuse_elsewhere(ident, "ask that one")
+        self._refuse_deleted(ident)
         try:
             return {"outcome": str(await wish(self._application))}
         except TimeoutError:
             raise OperatorError("no outcome in time; it may still come true: look with status") from None
+
+    def _refuse_deleted(self, execution_id: str) -> None:
+        stone = self.views.tombstone(execution_id)
+        if stone is not None and self.views.execution(execution_id) is None:
+            raise OperatorError(
+                f"execution {execution_id} ended and has been deleted (pipeline.orchestrator.execution-ttl-days): "
+                "nothing of it is left; submit its key again for a new one"
+            )
 
     def _refuse_unseen(self, arguments: Mapping[str, Any]) -> None:
         ident = str(arguments.get("interactionId") or arguments.get("correlationId") or "")
