@@ -129,6 +129,11 @@ class TaskLog(Protocol):
     @property
     def store(self) -> ReadableStore: ...
 
+    @property
+    def distant(self) -> bool:
+        """Whether a commit takes round trips, so that the next turn is better decided meanwhile."""
+        ...
+
     async def poll(self, max_records: int) -> list[InputRecord]:
         """Next input records in order, or [] at once when there are none. Raises TaskLostError when fenced."""
         ...

@@ -101,6 +101,7 @@ class NotedTaskLog:
         self.partition = log.partition
         self.incarnation = log.incarnation
         self.store = log.store
+        self.distant = log.distant
 
     @property
     def position(self) -> int:

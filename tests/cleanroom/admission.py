@@ -203,7 +203,7 @@ class Both:
         self.state.now_ms = self.now
         decision = decide(self.state, event)
         self.state.apply(decision)
-        self.state._store.write(self.state.encoded_changes())  # type: ignore[attr-defined]
+        self.state._store.write(self.state.seal())  # type: ignore[attr-defined]
         self.state.committed()
         self.segments += [it for it in decision.effects if isinstance(it, fx.RunSegment)]
         for fact in decision.facts:

@@ -122,7 +122,7 @@ def read_event(data: bytes) -> None:
     state.now_ms = START_MS
     with suppress(Exception):  # a decision that raises is a dead letter (contract 0.5)
         state.apply(decide(state, event))
-    state.encoded_changes()
+    state.seal()
 
 
 def read_journal(data: bytes) -> None:

@@ -57,7 +57,7 @@ class World:
         again = decide(self.state, event)
         assert _bytes(decision) == _bytes(again), "I10: the same state and event give another decision"
         self.state.apply(decision)
-        self.store.write(self.state.encoded_changes())
+        self.store.write(self.state.seal())
         self.state.committed()
         for fact in decision.facts:
             self.facts[fact.name] += fact.count

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 
 from tpf_streams.errors import LogError
 from tpf_streams.logs.memory import CommitFaults, MemoryLog, MemoryTaskLog, SyncMode
@@ -17,8 +19,16 @@ class GroupCommitLostError(LogError):
     """A reader's commit raised; `held` says what the reader is not told."""
 
 
+def draw_ways(rng: Random) -> Callable[[], int] | None:
+    """How far the log of a seed is away, commit by commit; None: not at all."""
+    return (lambda: rng.randrange(4)) if rng.random() < 0.5 else None
+
+
 class SimLog(MemoryLog):
-    """MemoryLog with two more places to fail. A fault strikes once: arm it again for the next."""
+    """MemoryLog with two more places to fail. A fault strikes once: arm it again for the next.
+
+    `ways`: how many rounds of the loop a commit takes there, and back; None for a log that is not distant.
+    """
 
     def __init__(
         self,
@@ -30,6 +40,7 @@ class SimLog(MemoryLog):
         *,
         sync: SyncMode,
         fence_at_commit_only: bool,
+        ways: Callable[[], int] | None,
     ) -> None:
         super().__init__(
             application_id=application_id,
@@ -40,11 +51,18 @@ class SimLog(MemoryLog):
             sync_interval_ms=2_000,
             faults=faults,
             fence_at_commit_only=fence_at_commit_only,
+            distant=ways is not None,
         )
+        self._ways = ways
         self.refuse_openings = 0
         self.lose_group_commit: bool | None = None
         """True: the next commit of a group raises and holds; False: it raises and does not hold."""
         self.opened: Callable[[int], None] = lambda partition: None
+
+    async def travel(self) -> None:
+        """As long as the seed says: meanwhile turns are decided on what is not committed yet."""
+        for _ in range(self._ways() if self._ways else 0):
+            await asyncio.sleep(0)
 
     async def open_task(self, partition: int) -> MemoryTaskLog:
         if self.refuse_openings > 0:

@@ -37,6 +37,11 @@ class Process:
     def mine(self) -> list[int]:
         return self.worker.partitions
 
+    @property
+    def committing(self) -> bool:
+        """Whether a commit is under way, of which nobody knows yet whether it holds."""
+        return any(task._committing is not None for task in self.worker.tasks.values())
+
     async def route(self) -> bool:
         """One step of the router, opened first if need be. After an exception it is closed."""
         env = self.environment
@@ -63,6 +68,8 @@ class Process:
         """kill -9: nothing is decided, sent or given back any more."""
         await self.stop_routing()
         for task in list(self.worker.tasks.values()):
+            if task._committing is not None:
+                task._committing.cancel()  # wherever it is: it may hold, and nobody hears of it
             await task.close()
         self.worker.tasks.clear()
         await asyncio.sleep(0)
@@ -72,6 +79,8 @@ class Process:
 
         On top of the rows come items that wait for a slot, which may have it by now, and the room in the windows.
         """
+        if self.committing:
+            return  # what is decided on top of a commit under way is in the budget already, and in no row
         held: Counter[int] = Counter()
         room: Counter[int] = Counter()
         for partition in self.worker.tasks.keys() - self.stale:

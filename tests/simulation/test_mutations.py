@@ -19,16 +19,16 @@ from tpf_streams.core.step import Json
 from tpf_streams.core.unit import SessionRecord
 from tpf_streams.engine import lifecycle as lifecycle_module
 from tpf_streams.engine import task as task_module
+from tpf_streams.engine.afterwards import Afterwards
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.lifecycle import lifecycle_topic
 from tpf_streams.engine.recovery import owed_effects
 from tpf_streams.engine.task import Task
 from tpf_streams.logs.memory import MemoryLog
-from tpf_streams.ports import TopicPartition, Turn
+from tpf_streams.ports import Turn
 from tpf_streams.testing.faults import CommitUnknownError
 
 SEEDS_MAX = 200
-Positions = dict[TopicPartition, int]
 
 _commit, _release = Task._commit, Budgets.release
 _delete, _bury = retention._delete_if_of, retention._bury
@@ -59,10 +59,9 @@ def test_an_ended_row_that_owes_nothing_is_caught(monkeypatch):
 def test_records_before_the_commit_are_caught(monkeypatch):
     """Requests and outputs leave first, then the turn is committed."""
 
-    async def hasty(task: Task, positions: Positions) -> None:
-        records, task._records = task._records, []
-        await task._env.log.append(records)
-        await _commit(task, positions)
+    async def hasty(task: Task, turn: Turn, after: Afterwards) -> None:
+        await task._env.log.append(turn.records)
+        await _commit(task, replace(turn, records=[]), after)
 
     monkeypatch.setattr(Task, "_commit", hasty)
     assert caught_by()
@@ -71,9 +70,9 @@ def test_records_before_the_commit_are_caught(monkeypatch):
 def test_effects_before_the_commit_are_caught(monkeypatch):
     """Dispatches outside the log, segments and publishing begin first, then the turn is committed."""
 
-    async def hasty(task: Task, positions: Positions) -> None:
-        await task._perform()
-        await _commit(task, positions)
+    async def hasty(task: Task, turn: Turn, after: Afterwards) -> None:
+        await task._perform(after)
+        await _commit(task, turn, replace(after, effects=[], pulled=[]))
 
     monkeypatch.setattr(Task, "_commit", hasty)
     assert caught_by()
@@ -96,9 +95,7 @@ def test_a_permit_that_returns_twice_is_caught(monkeypatch):
 def test_an_unknown_outcome_taken_for_an_abort_is_caught(monkeypatch, again):
     """A new producer, and on with the memory: the turn is committed once more, or its changes are dropped."""
 
-    async def trusting(task: Task, positions: Positions) -> None:
-        task.state.remember_now()
-        turn = Turn(task._records, task.state.encoded_changes(), positions)
+    async def trusting(task: Task, turn: Turn, after: Afterwards) -> None:
         try:
             await task.log.commit(turn)
         except CommitUnknownError:
@@ -107,9 +104,9 @@ def test_an_unknown_outcome_taken_for_an_abort_is_caught(monkeypatch, again):
             if again:
                 await task.log.commit(turn)
             else:
-                task.state._dirty.clear()
+                task.state._sealed, task.state._encoded = {}, {}
         task.state.committed()
-        task._records = []
+        await task._after_commit(after)
 
     monkeypatch.setattr(Task, "_commit", trusting)
     assert caught_by()
@@ -131,11 +128,11 @@ def test_numbers_of_events_that_do_not_hold_with_their_turn_are_caught(monkeypat
 def test_events_before_the_commit_are_caught(monkeypatch):
     """The lifecycle record leaves on its own, then the turn is committed."""
 
-    async def hasty(task: Task, positions: Positions) -> None:
+    async def hasty(task: Task, turn: Turn, after: Afterwards) -> None:
         topic = lifecycle_topic(task._env.definition.application_id)
-        await task._env.log.append([record for record in task._records if record.topic == topic])
-        task._records = [record for record in task._records if record.topic != topic]
-        await _commit(task, positions)
+        await task._env.log.append([record for record in turn.records if record.topic == topic])
+        others = [record for record in turn.records if record.topic != topic]
+        await _commit(task, replace(turn, records=others), after)
 
     monkeypatch.setattr(Task, "_commit", hasty)
     assert "LifecycleEvent" in caught_by()

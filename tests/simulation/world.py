@@ -11,7 +11,7 @@ from typing import Any
 from tests.simulation.application import new_process
 from tests.simulation.auditor import Auditor
 from tests.simulation.gate import Gate
-from tests.simulation.log import GroupCommitLostError, OpeningFailedError, SimLog
+from tests.simulation.log import GroupCommitLostError, OpeningFailedError, SimLog, draw_ways
 from tests.simulation.outside import Bookshelf, Sending
 from tests.simulation.pipelines import APPLICATION, SECRET, draw_pipeline
 from tests.simulation.process import Process
@@ -69,6 +69,7 @@ class World:
             self.gate,
             sync=self.sync,
             fence_at_commit_only=rng.random() < 0.5,
+            ways=draw_ways(rng),
         )
         self.log.opened = self._opened
         self.provider = Provider(self.pipeline, self.log, self.clock, rng, Habits.draw(rng))
@@ -154,6 +155,7 @@ class World:
     async def kill(self, process: Process) -> None:
         """The process dies; where it is still needed, another takes its place."""
         self.say(f"process {process.number} dies")
+        self.blinks = self.blinks or process.committing
         await process.die()
         if process in self.zombies:
             self.zombies.remove(process)

@@ -1,8 +1,8 @@
 """What a decision reads, and what it wants to change.
 
-`State` is the partition's rows under a cache of decoded ones and the changes of the open turn. `decide` reads it and
-never writes it; the engine applies whole decisions. `Draft` is the pencil of one decision: it reads through its own
-changes and ends as a `Decision`.
+`State` is the partition's rows under a cache of decoded ones, the changes of a turn whose commit is under way, and
+those of the open turn. `decide` reads it and never writes it; the engine applies whole decisions. `Draft` is the pencil
+of one decision: it reads through its own changes and ends as a `Decision`.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class State:
         self._cached_bytes = 0
         self._encoded: dict[bytes, bytes | None] = {}
         self._dirty: dict[bytes, object | None] = {}
+        self._sealed: dict[bytes, object | None] = {}
         self._new_owed: set[bytes] = set()
         self._units: dict[tuple[str, int, int], UnitIds] = {}
 
@@ -92,8 +93,14 @@ class State:
 
     def get(self, key: bytes, cls: type[R]) -> R | None:
         found = self._dirty.get(key, _ABSENT)
+        if found is _ABSENT and self._sealed:
+            found = self._sealed.get(key, _ABSENT)
         if found is not _ABSENT:
             return cast("R | None", found)
+        return self.base(key, cls)
+
+    def base(self, key: bytes, cls: type[R]) -> R | None:
+        """The row as of the last commit, whatever the turns under way say: for what is done outside of them."""
         kept = self._cache.get(key)
         if kept is not None:
             return cast("R", kept[0])
@@ -104,24 +111,36 @@ class State:
         self._remember(key, record, len(value))
         return record
 
+    def _pending(self, key: bytes) -> object | None:
+        """What the turns under way made of a row; `_ABSENT`: nothing."""
+        return self._dirty.get(key, self._sealed.get(key, _ABSENT))
+
+    def _pending_of(self, bounds: tuple[bytes, bytes]) -> dict[bytes, object | None]:
+        """What they made of a range, in no order."""
+        start, end = bounds
+        return {key: it for part in (self._sealed, self._dirty) for key, it in part.items() if start <= key < end}
+
     def get_bytes(self, key: bytes) -> bytes | None:
-        if key in self._dirty:
-            return cast("bytes | None", self._dirty[key])
-        return self._stored_bytes(key)
+        found = self._pending(key)
+        if found is not _ABSENT:
+            return cast("bytes | None", found)
+        value = self._store.get(key)
+        return None if value is None else rows.decode_bytes(value)
 
     @property
     def markers(self) -> dict[str, int]:
         """What the router has forwarded to this partition: `topic/partition` -> offset (contract 0.8)."""
-        if self.keys.markers in self._dirty:
-            return cast("dict[str, int]", self._dirty[self.keys.markers])
+        found = self._pending(self.keys.markers)
+        if found is not _ABSENT:
+            return cast("dict[str, int]", found)
         value = self._store.get(self.keys.markers)
         return {} if value is None else rows.decode_markers(value)
 
     @property
     def stored_now_ms(self) -> int:
         """The partition's time at its last commit: its now never goes back, not even over a restart (0.8)."""
-        value = self._stored_bytes(self.keys.now)
-        return 0 if value is None else int.from_bytes(value, "big")
+        value = self._store.get(self.keys.now)
+        return 0 if value is None else int.from_bytes(rows.decode_bytes(value), "big")
 
     def remember_now(self) -> None:
         """Write the partition's time with the open turn."""
@@ -130,18 +149,14 @@ class State:
     def take_numbers(self, count: int) -> int:
         """The first of `count` numbers for lifecycle events; they are used up when the open turn holds."""
         key = self.keys.lifecycle
-        found = self._dirty.get(key) or self._stored_bytes(key)
-        first = 0 if found is None else int.from_bytes(cast("bytes", found), "big")
+        found = self.get_bytes(key)
+        first = 0 if found is None else int.from_bytes(found, "big")
         self._dirty[key] = (first + count).to_bytes(8, "big")
         return first
 
-    def _stored_bytes(self, key: bytes) -> bytes | None:
-        value = self._store.get(key)
-        return None if value is None else rows.decode_bytes(value)
-
     def prefetch(self, cls: type[R], keys: Sequence[bytes]) -> None:
         """Read many rows at once into the cache."""
-        missing = [key for key in keys if key not in self._cache and key not in self._dirty]
+        missing = [key for key in keys if key not in self._cache and self._pending(key) is _ABSENT]
         for key, value in zip(missing, self._store.get_many(missing) if missing else (), strict=True):
             if value is not None:
                 self._remember(key, rows.decode(cls, value), len(value))
@@ -157,28 +172,24 @@ class State:
 
     def scan(self, bounds: tuple[bytes, bytes], cls: type[R], limit: int | None = None) -> Iterator[tuple[bytes, R]]:
         """Committed and changed rows of a range, in key order; with a limit, at most that many."""
-        start, end = bounds
-        changed = sorted(key for key in self._dirty if start <= key < end)
+        changed = self._pending_of(bounds)
         if not changed:
-            for key, value in self._store.scan(start, end, limit):
+            for key, value in self._store.scan(*bounds, limit):
                 yield key, rows.decode(cls, value)
             return
         more = None if limit is None else limit + len(changed)
-        merged: dict[bytes, Any] = dict(self._store.scan(start, end, more))
-        for key in changed:
-            merged[key] = self._dirty[key]
+        merged: dict[bytes, Any] = {**dict(self._store.scan(*bounds, more)), **changed}
         live = [key for key in sorted(merged) if merged[key] is not None]
         for key in live[:limit]:
             value = merged[key]
-            yield key, (rows.decode(cls, value) if key not in self._dirty else value)
+            yield key, (value if key in changed else rows.decode(cls, value))
 
     def scan_keys(self, bounds: tuple[bytes, bytes], limit: int | None = None) -> list[bytes]:
         """Keys of a range that exist now, in order."""
-        start, end = bounds
-        changed = [key for key in self._dirty if start <= key < end]
-        found = {key for key, _ in self._store.scan(start, end, None if limit is None else limit + len(changed))}
-        for key in changed:
-            if self._dirty[key] is None:
+        changed = self._pending_of(bounds)
+        found = {key for key, _ in self._store.scan(*bounds, None if limit is None else limit + len(changed))}
+        for key, record in changed.items():
+            if record is None:
                 found.discard(key)
             else:
                 found.add(key)
@@ -193,7 +204,7 @@ class State:
         return next((rows.deadline_of(key)[0] for key, _ in self.stored(self.keys.all_retention(), 1)), None)
 
     def first_deadline_ms(self) -> int | None:
-        """The earliest committed deadline or expiry, epoch ms. Changes of the open turn do not count yet."""
+        """The earliest committed deadline or expiry, epoch ms. Changes of turns under way do not count yet."""
         firsts = [
             rows.deadline_of(key)[0]
             for bounds in (self.keys.all_deadlines(), self.keys.all_expiries())
@@ -225,7 +236,7 @@ class State:
             self._new_owed.discard(key)
             del self._dirty[key]
             return True
-        if key not in self._dirty and self._store.get(key) is None:
+        if key not in self._dirty and not self._sealed.get(key) and self._store.get(key) is None:
             self._new_owed.add(key)
         return False
 
@@ -233,23 +244,26 @@ class State:
     def changed(self) -> bool:
         return bool(self._dirty)
 
-    def encoded_changes(self) -> dict[bytes, bytes | None]:
-        """The open turn's rows as bytes."""
+    def seal(self) -> dict[bytes, bytes | None]:
+        """End the open turn; -> its rows as bytes, to be committed. The next turn may be decided on them meanwhile:
+        should the commit fail, everything here falls with the incarnation."""
+        assert not self._sealed, "one commit at a time"
         encode = rows.encode
         self._encoded = {key: None if record is None else encode(record) for key, record in self._dirty.items()}
+        self._sealed, self._dirty = self._dirty, {}
+        self._new_owed.clear()
         return self._encoded
 
     def committed(self) -> None:
-        """The open turn holds, as `encoded_changes` gave it last: its rows are the base now."""
-        dirty = self._dirty
+        """The sealed turn holds: its rows are the base now."""
+        sealed = self._sealed
         for key, value in self._encoded.items():
-            record = dirty[key]
+            record = sealed[key]
             if value is not None and _needed_again(record):
                 self._remember(key, record, len(value))
             elif key in self._cache:
                 self._forget(key)
-        self._dirty.clear()
-        self._new_owed.clear()
+        self._sealed = {}
         self._encoded = {}
 
     def _remember(self, key: bytes, record: object, size: int) -> None:

@@ -188,7 +188,7 @@ class Performer:
             self._jobs.submit(lambda: runner.run(owed, effect.value, effect.converted, context))
 
     def _pull(self, session: LiveSession) -> bool:
-        row = self._state.get(self._state.keys.session(session.execution_id), SessionRecord)
+        row = self._state.base(self._state.keys.session(session.execution_id), SessionRecord)
         if row is None:
             return False
         count = session.pull_count(row)
@@ -218,7 +218,7 @@ class Performer:
 
     def _start_source(self, execution_id: str) -> None:
         key = self._state.keys.owed(execution_id, OwedKind.SEGMENT, None)
-        owed = self._state.get(key, OwedRecord)
+        owed = self._state.base(key, OwedRecord)
         execution = self._execution(execution_id)
         if owed is None or execution is None or execution_id in self.sessions:
             return
@@ -247,7 +247,7 @@ class Performer:
         """One dispatch outside the log, tried again under the same ids."""
         env = self._env
         step = env.definition.steps[owed.step_index]
-        interaction = self._state.get(self._state.keys.interaction(owed.interaction_id or ""), InteractionRecord)
+        interaction = self._state.base(self._state.keys.interaction(owed.interaction_id or ""), InteractionRecord)
         if interaction is None or interaction.status.terminal or not isinstance(step, AwaitDefinition):
             return RequestSent(owed)
         interaction = whole_request(self._state, interaction)
@@ -288,11 +288,11 @@ class Performer:
         return (decode(RejectRecord, value) for _, value in found)
 
     def _execution(self, execution_id: str) -> ExecutionRecord | None:
-        return self._state.get(self._state.keys.execution(execution_id), ExecutionRecord)
+        return self._state.base(self._state.keys.execution(execution_id), ExecutionRecord)
 
     def _context(self, owed: OwedRecord) -> StepContext:
         """What a step is told. Its time is taken from a row, so that a repeat sees the same."""
-        execution = self._execution(owed.execution_id)
+        execution = self._state.get(self._state.keys.execution(owed.execution_id), ExecutionRecord)
         assert execution is not None, "an owed segment has its execution"
         now = execution.created_at_epoch_ms
         if owed.interaction_id is not None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from tpf_streams.core.admission import interaction_of, row_of
-from tpf_streams.core.events import CompletionReceived, DeadlinesReached, Event, RetriesDue
+from tpf_streams.core.events import CompletionReceived, DeadlinesReached, DecisionRaised, Event, RetriesDue
+from tpf_streams.core.evolve import replace
 from tpf_streams.core.rows import deadline_of
 from tpf_streams.core.state import Draft, State
+from tpf_streams.engine.jobs import Pause
+
+FAIL_AGAIN_S = 30.0
 
 
 def execution_of(state: State, event: Event) -> str | None:
@@ -33,3 +37,12 @@ def _interaction_of(state: State, event: Event) -> str | None:
         keys = state.scan_keys(state.keys.deadlines_until(state.now_ms), 1)
         return deadline_of(keys[0])[1] if keys else None
     return getattr(event, "interaction_id", None)
+
+
+async def again(event: DecisionRaised) -> Pause:
+    """`event` once more, after a while."""
+
+    async def once_more() -> Event:
+        return replace(event, bare=False)
+
+    return Pause(FAIL_AGAIN_S, once_more)

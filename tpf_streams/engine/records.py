@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tpf_streams.core import effects as fx
-from tpf_streams.core.events import Event, ExecutionSubmitted
-from tpf_streams.core.identity import partition_of, route_of
+from tpf_streams.core.events import CompletionReceived, Event, ExecutionSubmitted
+from tpf_streams.core.identity import id_bytes, partition_of, route_of
+from tpf_streams.core.interaction import InteractionRecord
+from tpf_streams.core.state import State
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.wire import (
@@ -39,6 +41,13 @@ def decoded(definition: PipelineDefinition, found: Sequence[InputRecord]) -> lis
         except WireError as error:
             events.append((record, error))
     return events
+
+
+def prefetch(state: State, found: Sequence[Decoded]) -> None:
+    """One multi-get for the rows of a batch of answers."""
+    named = [event.envelope.interaction_id for _, event in found if isinstance(event, CompletionReceived)]
+    ids = [id_bytes(name) for name in named if name is not None]
+    state.prefetch(InteractionRecord, [state.keys.interaction_of(raw) for raw in ids if raw is not None])
 
 
 class RecordMaker:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tpf_streams.core.effects import (
     ContinueOwed,
     Effect,
+    Fact,
     PublishObject,
     RequestSlot,
     RunSegment,
@@ -19,6 +20,7 @@ from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.retry import input_of
 from tpf_streams.core.rows import deadline_of
 from tpf_streams.core.state import Draft, State
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.engine.budgets import Budgets
 
 
@@ -41,6 +43,16 @@ def adopt_slots(state: State, budgets: Budgets, owners: set[str]) -> Counter[int
         if owed.holds_slot is not None:
             adopt(owed.holds_slot, owed.execution_id)
     return adopted
+
+
+def adopted_facts(definition: PipelineDefinition, slots: Mapping[int, int]) -> list[Fact]:
+    """What is told of slots brought in: `slots` by await step, as `adopt_slots` counts them."""
+    steps = ((definition.steps[index], count) for index, count in slots.items())
+    return [
+        Fact("slot.reconciled.total", step.labels, count=count)
+        for step, count in steps
+        if isinstance(step, AwaitDefinition) and definition.wants_slot(step)
+    ]
 
 
 def owed_effects(state: State) -> Iterator[Effect]:

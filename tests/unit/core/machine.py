@@ -116,7 +116,7 @@ class Machine:
         self.state.now_ms = self.now_ms
         decision = decide(self.state, event)
         self.state.apply(decision)
-        self.store.write(self.state.encoded_changes())
+        self.store.write(self.state.seal())
         self.state.committed()
         for fact in decision.facts:
             self.facts[fact.name] += fact.count
@@ -266,7 +266,7 @@ class Machine:
     def put(self, record: object, key: bytes) -> None:
         """Write a row as it may have come from elsewhere: for cells that no event reaches any more."""
         self.state.apply(Decision([(key, record)], [], []))
-        self.store.write(self.state.encoded_changes())
+        self.store.write(self.state.seal())
         self.state.committed()
 
     def owed(self, execution_id: str) -> list[OwedRecord]:

@@ -32,7 +32,7 @@ def opened(store: MemoryStateStore | None = None) -> State:
 
 
 def commit(found: State, store: MemoryStateStore) -> None:
-    store.write(found.encoded_changes())
+    store.write(found.seal())
     found.committed()
 
 

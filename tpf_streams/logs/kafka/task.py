@@ -97,6 +97,8 @@ class TaskProducer:
 class KafkaTaskLog:
     """ports.TaskLog of one incarnation. Any failure of a commit ends it: nobody knows what became of the turn."""
 
+    distant = True
+
     def __init__(
         self,
         incarnation: int,

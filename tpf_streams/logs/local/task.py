@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class LocalTaskLog:
     """TaskLog of one incarnation."""
 
+    distant = False
+
     def __init__(self, log: LocalLog, inputs: LocalPartition, incarnation: int, position: int) -> None:
         self._log = log
         self._journal = log.journal

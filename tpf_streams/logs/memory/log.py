@@ -6,6 +6,7 @@ may raise although the turn holds, aborted records leave holes in the offsets, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
@@ -44,6 +45,7 @@ class MemoryLog:
         faults: CommitFaults | None = None,
         fence_at_commit_only: bool = False,
         blocking_waits: bool | None = None,
+        distant: bool = False,
     ) -> None:
         self.events_topic = f"{application_id}-events"
         self.clock = clock or SystemClock()
@@ -52,6 +54,7 @@ class MemoryLog:
         self.sync_interval_ms = sync_interval_ms
         self.faults = faults
         self.fence_at_commit_only = fence_at_commit_only
+        self.distant = distant
         internal = dict.fromkeys((self.events_topic, f"{application_id}-lifecycle"), partitions)
         self._state = MemoryState(partitions, {**(topics or {}), **internal})
         self._open: dict[int, MemoryTaskLog] = {}
@@ -60,6 +63,11 @@ class MemoryLog:
     @property
     def partitions(self) -> int:
         return len(self._state.stores)
+
+    async def travel(self) -> None:
+        """The way of a commit to a distant log, or of its answer back."""
+        if self.distant:
+            await asyncio.sleep(0)
 
     # --- the Log port -------------------------------------------------------------------------------------------
 

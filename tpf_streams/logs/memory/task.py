@@ -25,6 +25,7 @@ class MemoryTaskLog:
         self.partition = inputs.name.partition
         self.incarnation = incarnation
         self.store = store
+        self.distant = log.distant
         self._cursor = position
         self._fenced = False
         self._closed = False
@@ -50,7 +51,9 @@ class MemoryTaskLog:
     async def commit(self, turn: Turn) -> None:
         self.check()
         try:
+            await self._log.travel()
             self._log.commit_turn(self, turn)
+            await self._log.travel()
         except BaseException:
             # The outcome may be unknown: whoever goes on with this instance would decide on rows that may be stale.
             self._closed = True
