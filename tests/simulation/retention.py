@@ -84,11 +84,11 @@ async def aftermath(world: World) -> None:
     """Everything that has ended goes; its keys live again; and that goes, too."""
     burial = Burial(world)
     world.gate.auditor = burial
-    limits, shadow, keys = world.pipeline.definition.limits, burial.shadow, sorted(world.sources.counts)
+    shadow, keys = burial.shadow, sorted(world.sources.counts)
     if world.rng.random() < 0.2:
         world.decisions_left = world.rng.randrange(1, 4)
     world.say("days pass")
-    world.clock.advance(limits.execution_ttl_ms + MINUTE_MS)
+    _days_pass(world)
     await _until(world, lambda: not shadow.executions and not _going(world))
     world.decisions_left = None
     burial.nothing_left()
@@ -104,11 +104,19 @@ async def aftermath(world: World) -> None:
     await _once_more(world, burial, keys)
 
 
+def _days_pass(world: World) -> None:
+    """Longer than an ended execution is kept, counted from its end: the clock may have gone back since then, and the
+    time of a partition has not."""
+    ends = [row.updated_at_epoch_ms for row in world.auditor.shadow.executions]
+    behind_ms = max(0, max(ends, default=0) - world.clock.now_ms())
+    world.clock.advance(behind_ms + world.pipeline.definition.limits.execution_ttl_ms + MINUTE_MS)
+
+
 async def _once_more(world: World, burial: Burial, keys: list[str]) -> None:
     """The second life goes, and in the middle of that some keys are used a third time."""
     shadow, again = burial.shadow, [key for key in keys if world.rng.random() < 0.7]
     world.say(f"days pass; used again: {again}")
-    world.clock.advance(world.pipeline.definition.limits.execution_ttl_ms + MINUTE_MS)
+    _days_pass(world)
     for key in again:
         for _ in range(world.rng.randrange(3)):
             await play_round(world)
