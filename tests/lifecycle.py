@@ -38,6 +38,8 @@ class Story:
     """One execution as its events tell it. Items are (unit id, item index)."""
 
     execution_id: str
+    last_stream: int = 0
+    """The stream that outputs are of: each one numbers its items anew."""
     started: int = 0
     end: str | None = None
     dispatched: set[str] = field(default_factory=set)
@@ -152,7 +154,7 @@ class Story:
 
     def _emit(self, event: LifecycleEvent) -> None:
         item = event.item_index
-        if item in self.outputs or (not self.gathered and (0, item) in self.rejected):
+        if item in self.outputs or (self.last_stream, item) in self.rejected:
             self.fail("an item has two ends", event)
         if not self.gathered and item in self.items and not self.answers[item]:
             self.fail("an output without an answer", event)
@@ -165,7 +167,7 @@ class Story:
         if (
             place in self.rejected
             or place in self.gathered
-            or (place[0] == 0 and not self.gathered and place[1] in self.outputs)
+            or (place[0] == self.last_stream and place[1] in self.outputs)
         ):
             self.fail("an item has two ends", event)
         ends.add(place)
@@ -197,8 +199,13 @@ class Verdict:
         return sum(sum(story.outputs.values()) for story in self.stories.values())
 
 
-def agree(lifecycle: Iterable[InputRecord], outputs: Iterable[InputRecord], *, ended: bool = True) -> Verdict:
-    """Hold the topics against each other. `ended`: every execution must have ended. Raises DisagreementError."""
+def agree(
+    lifecycle: Iterable[InputRecord], outputs: Iterable[InputRecord], *, ended: bool = True, last_stream: int = 0
+) -> Verdict:
+    """Hold the topics against each other. `ended`: every execution must have ended. `last_stream`: of the pipeline.
+
+    Raises DisagreementError.
+    """
     stories: dict[str, Story] = {}
     events = 0
     for event in _numbered(lifecycle):
@@ -206,7 +213,7 @@ def agree(lifecycle: Iterable[InputRecord], outputs: Iterable[InputRecord], *, e
         if event.execution_id is not None:
             story = stories.get(event.execution_id)
             if story is None:
-                story = stories[event.execution_id] = Story(event.execution_id)
+                story = stories[event.execution_id] = Story(event.execution_id, last_stream)
             story.take(event)
     _outputs_agree(stories, outputs)
     for story in stories.values():

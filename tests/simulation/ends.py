@@ -40,7 +40,7 @@ def ends_told(pipeline: Pipeline, turn: Turn, changes: list[Change], redriven: s
             continue
         told, code = letters.pop(execution_id, 0), execution.error_code
         # A step that fails behind an answer, or in the source: the rows do not say which it was.
-        either = pipeline.streams and code in (BROKE, REFUSED)
+        either = pipeline.has_streams and code in (BROKE, REFUSED)
         if told > 1 or (not either and told != (code not in _SILENT)):
             raise Violation(f"{told} dead letters of {execution}")
     if set(letters) - redriven:
@@ -68,7 +68,7 @@ def _letter_says(execution: ExecutionRecord, body: dict[str, object], reason: st
         raise Violation(f"a dead letter says {body}, the row {execution}")
     if execution.error_code == REFUSED and exhausted:
         raise Violation(f"a refusal was tried again: {body}")
-    if execution.error_code == BROKE and not pipeline.streams:
+    if execution.error_code == BROKE and not pipeline.has_streams:
         wanted_retries = pipeline.definition.limits.max_retries
         if not exhausted or body["retriesObserved"] != wanted_retries or execution.retries != wanted_retries:
             raise Violation(f"given up after {execution.retries} retries, {wanted_retries} allowed: {body}")

@@ -16,7 +16,8 @@ from tpf_streams.engine.lifecycle import lifecycle_topic
 def lifecycle_holds(world: World) -> None:
     topic = lifecycle_topic(world.pipeline.definition.application_id)
     try:
-        verdict = agree(world.log.read(topic), world.log.read(OUTPUTS))
+        last = max(0, len(world.pipeline.definition.course.streams) - 1)
+        verdict = agree(world.log.read(topic), world.log.read(OUTPUTS), last_stream=last)
     except DisagreementError as error:
         raise Violation(str(error)) from error
     shadow = world.auditor.shadow

@@ -72,6 +72,11 @@ class Pipeline:
         return not isinstance(step, AwaitDefinition) and step.cardinality is Cardinality.ONE_TO_MANY
 
     @property
+    def has_streams(self) -> bool:
+        """Whether a stream begins anywhere in it, be it behind an answer."""
+        return bool(self.definition.course.streams)
+
+    @property
     def listed(self) -> bool:
         """Whether an input is a list."""
         return self.definition.takes_list_input

@@ -186,12 +186,13 @@ def metadata_row(draft: Draft, metadata: dict[str, Json], adapter: str) -> dict[
 
 
 def sent(draft: Draft, owed: OwedRecord, metadata: dict[str, Json]) -> None:
-    """A dispatch outside the log is known done. An answer may have been faster: then only the owing ends (T30)."""
+    """A dispatch outside the log is known done. An answer may have been faster (T30), or its execution have ended and
+    not be closed so far yet (I7): then only the owing ends."""
     if draft.owed(owed.execution_id, owed.kind, owed.item_index) != owed:
         return
     draft.done(owed)
-    interaction = draft.interaction(owed.interaction_id or "")
-    if interaction is None or interaction.status.terminal:
+    interaction, execution = draft.interaction(owed.interaction_id or ""), draft.execution(owed.execution_id)
+    if interaction is None or interaction.status.terminal or execution is None or execution.status.terminal:
         return
     draft.put_interaction(
         replace(

@@ -44,6 +44,22 @@ def test_an_answer_that_wins_over_the_acknowledgement_keeps_its_row():
     assert machine.interaction(execution_id, 0).status is InteractionStatus.COMPLETED
 
 
+def test_an_acknowledgement_behind_the_end_of_its_execution_tells_nothing(monkeypatch):
+    """It is closed in bounded turns: one that was sent meanwhile is open still."""
+    monkeypatch.setattr("tpf_streams.core.ending.CLOSE_AT_ONCE", 1)
+    machine = Machine(pipeline("Sws"))
+    execution_id = machine.stream(8)
+    sends = machine.take(fx.SendOwed)
+    machine.decide(ev.ExecutionCancelled(execution_id, "no"))
+    left = [it for it in machine.owed(execution_id) if it.kind is OwedKind.SEND]
+    assert left
+    last = next(send.owed for send in sends if send.owed == left[-1])
+    decision = machine.decide(ev.RequestSent(last, {"adapter": "late"}))
+    assert not decision.facts
+    assert last not in machine.owed(execution_id)
+    assert machine.interaction(execution_id, 1, last.item_index).status is InteractionStatus.WAITING
+
+
 @pytest.mark.parametrize("result", ["sent", "failed"])
 def test_an_old_acknowledgement_does_not_end_the_owing_of_the_next_dispatch(result):
     machine = Machine(pipeline("ww"))
