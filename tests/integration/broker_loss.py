@@ -88,7 +88,10 @@ class Loss:
         assert rows >= self.returned, f"committed rows are missing: {sorted(self.returned - rows)}"
         found = [record.value or b"" for record in await committed(self.broker.bootstrap_servers, log, self.outputs)]
         assert len(found) == len(set(found)), "an output came twice"
-        assert set(found) == rows, f"turns hold by half: {sorted(set(found) ^ rows)}"
+        shown = set(found)
+        assert shown == rows, (
+            f"turns hold by half: rows alone {sorted(rows - shown)}, outputs alone {sorted(shown - rows)}"
+        )
 
     async def _hidden(self) -> int:
         """Partitions with records behind the last stable one: no transaction is open that anybody would end."""

@@ -44,7 +44,17 @@ async def _stop(client: Any, within_s: float) -> None:
     await _ended(client.stop(), within_s)
     if fetcher is not None:
         await _ended(fetcher.close(), CLOSE_S)
+    connections._conns = _Closing(connections._conns)
     await _ended(connections.close(), CLOSE_S)
+
+
+class _Closing(dict[Any, Any]):
+    """The connections of a client that has ended, by node. A sender that is given up leaves requests of its own behind,
+    and one that was connecting has its connection here after everybody has looked: nobody would ever close it."""
+
+    def __setitem__(self, node: Any, connection: Any) -> None:
+        super().__setitem__(node, connection)
+        connection.close()
 
 
 async def _ended(end: Any, within_s: float) -> None:
