@@ -30,6 +30,7 @@ from tpf_streams.core.step import Limits
 from tpf_streams.core.token import TokenSigner
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.engine.lifecycle import decode_lifecycle
+from tpf_streams.engine.owners import Owner, owner_of, owner_record
 from tpf_streams.engine.wire import ARRIVED_HEADER, EVENT_HEADER, SOURCE_HEADER, VERSION_HEADER, WireError, decode_event
 from tpf_streams.errors import CsvStructureError, LogCorruptError, TokenError
 from tpf_streams.logs.local.keys import decode_record, encode_record
@@ -131,6 +132,16 @@ def read_journal(data: bytes) -> None:
     assert decode_record(TopicPartition("t", 0), 7, encode_record(again, record.timestamp_ms)) == record
 
 
+def read_owner(data: bytes) -> None:
+    """What is read as an owner can be written again, and is the same."""
+    headers = ((EVENT_HEADER, b"owner"), (VERSION_HEADER, b"1"))
+    owner = owner_of(InputRecord("t", 3, 0, START_MS, b"3", data or None, headers))
+    if owner is not None:
+        assert owner.partition == 3
+        again = owner_record("t", owner)
+        assert owner_of(InputRecord("t", 3, 0, START_MS, again.key, again.value, again.headers)) == owner
+
+
 def read_lifecycle(data: bytes) -> None:
     for event in decode_lifecycle(data, "t/0/0"):
         assert event.number is not None
@@ -202,6 +213,7 @@ TARGETS = [
     Target("event", read_event, EVENTS, (WireError,)),
     Target("journal", read_journal, JOURNAL, (LogCorruptError,)),
     Target("lifecycle", read_lifecycle, LIFECYCLE, (LogCorruptError,)),
+    Target("owner", read_owner, (owner_record("t", Owner(3, "w", "http://h:1", 7)).value or b"",), ()),
     Target("markers", rows.decode_markers, (b'\x01{"t/0":1}',), (LogCorruptError,)),  # type: ignore[arg-type]
     *(Target(cls.__name__, read_row(cls), SAMPLES[cls.__name__], (LogCorruptError,)) for cls in RECORDS),
 ]

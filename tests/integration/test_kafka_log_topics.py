@@ -34,17 +34,17 @@ async def test_missing_topics_are_made_as_they_are_needed(bootstrap_servers, tmp
         TopicSpec(requests, TopicUse.REQUESTS, 2, record_bytes=3_000_000),
     ]
     async with opened(bootstrap_servers, application, tmp_path, joined=False, partitions=3, topics=topics):
-        own = ("events", "changelog", "dead-letters", "item-rejects", "lifecycle")
+        own = ("events", "changelog", "dead-letters", "item-rejects", "lifecycle", "owners")
         names = [f"{application}-{name}" for name in own]
         found = await described(bootstrap_servers, [*names, responses, requests])
-    events, changelog, _, _, lifecycle = internal = [found[name] for name in names]
-    assert [found[name].partitions for name in (*names, responses, requests)] == [3, 3, 1, 1, 3, 3, 2]
+    events, changelog, _, _, lifecycle, owners = internal = [found[name] for name in names]
+    assert [found[name].partitions for name in (*names, responses, requests)] == [3, 3, 1, 1, 3, 3, 3, 2]
     assert {each.config["max.message.bytes"] for each in internal} == {str(INTERNAL_BYTES)}
     assert (lifecycle.number("retention.ms", 0), lifecycle.number("retention.bytes", 0)) == (WEEK_MS, 256 * 1024 * 1024)
     assert events.config["cleanup.policy"] == "delete"
     assert (events.config["retention.ms"], events.config["retention.bytes"]) == ("-1", "-1")
     assert events.config["message.timestamp.type"] == "LogAppendTime"
-    assert changelog.config["cleanup.policy"] == "compact"
+    assert {each.config["cleanup.policy"] for each in (changelog, owners)} == {"compact"}
     assert found[responses].config["message.timestamp.type"] == "LogAppendTime"
     assert found[requests].config["max.message.bytes"] == "3000000"
 
@@ -66,6 +66,8 @@ async def test_answers_are_kept_through_a_long_outage(bootstrap_servers, tmp_pat
         ("events", 1, AS_EVENTS, "has 1 partitions, not 2: set topology.partitions"),
         ("changelog", 2, {**AS_CHANGELOG, "cleanup_policy": "delete"}, "set it to compact"),
         ("changelog", 2, {**AS_CHANGELOG, "cleanup_policy": "compact,delete"}, "set it to compact"),
+        ("owners", 2, {**AS_CHANGELOG, "cleanup_policy": "delete"}, "set it to compact"),
+        ("owners", 1, AS_CHANGELOG, "has 1 partitions, not 2: set topology.partitions"),
         ("events", 2, {**AS_EVENTS, "cleanup_policy": "compact"}, "set it to delete"),
         ("events", 2, {**AS_EVENTS, "max_message_bytes": 1_000_000}, "set max.message.bytes to 4194304"),
         ("events", 2, {**AS_EVENTS, "message_timestamp_type": "CreateTime"}, "message.timestamp.type to LogAppendTime"),

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from tpf_streams.app.boot import EngineBootStrategy
 from tpf_streams.app.committed import CommittedTransport, check_scheme
 from tpf_streams.app.pipeline import AppPipeline
-from tpf_streams.app.settings import engine_settings, security_of
+from tpf_streams.app.settings import engine_settings, security_of, served_at
 from tpf_streams.app.topics import AwaitTopics
 from tpf_streams.app.views import RowTable
 from tpf_streams.core.execution import ExecutionRecord
@@ -24,6 +24,7 @@ from tpf_streams.core.step import Json
 from tpf_streams.core.unit import AwaitUnitRecord
 from tpf_streams.dsl.assembly import Outline
 from tpf_streams.dsl.written import PipelineDocument
+from tpf_streams.runtime.advertised import advertised
 from tpf_streams.runtime.kafka import kafka_settings
 from tpf_streams.runtime.views import LogViews
 from tpf_streams.worker.service import EnginePlan, EngineService
@@ -139,7 +140,9 @@ class App(faust.App):
         conf = self.conf
         loaded = self._pipeline.load(engine_settings(conf, self._pipeline.given()))
         kafka = kafka_settings(loaded.settings, loaded.definition.application_id, security_of(conf))
-        return EnginePlan(loaded, kafka, Path(conf.datadir), self._pipeline.path)
+        return EnginePlan(
+            loaded, kafka, Path(conf.datadir), self._pipeline.path, advertised(loaded.settings, served_at(conf))
+        )
 
     def _topic_of(self, name: str) -> TopicT:
         """One object a topic, as Faust wants it. The engine makes it: Faust's defaults would not serve."""

@@ -11,6 +11,7 @@ from faust.types.settings import Settings as FaustSettings
 from tpf_streams.app.committed import check_scheme
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.errors import DefinitionError, Problem
+from tpf_streams.runtime.advertised import url_of
 
 KAFKA_PORT = 9092
 _SECURITY = {
@@ -26,6 +27,17 @@ def security_of(conf: FaustSettings) -> Mapping[str, Any]:
     """The arguments of a Kafka client that `broker_credentials` stand for."""
     found: Mapping[str, Any] = credentials_to_aiokafka_auth(conf.broker_credentials, conf.ssl_context)
     return found
+
+
+def served_at(conf: FaustSettings) -> str | None:
+    """Where the worker's web server is reached, as its own settings say; None without one, or with one on a socket of
+    the file system."""
+    if not conf.web_enabled or conf.web_transport.scheme == "unix":
+        return None
+    canonical = str(conf.canonical_url).rstrip("/")
+    if canonical != f"http://{conf.web_host}:{conf.web_port}":
+        return canonical
+    return url_of(conf.web_bind, conf.web_port, conf.web_host)
 
 
 def engine_settings(conf: FaustSettings, given: Settings) -> dict[str, str]:

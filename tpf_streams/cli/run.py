@@ -31,6 +31,7 @@ from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.observability.exposition import MetricsPortError, MetricsServer
 from tpf_streams.observability.metrics import Metrics
 from tpf_streams.ports import Clock
+from tpf_streams.runtime.advertised import advertised
 from tpf_streams.runtime.batch import BatchRun, Companion
 from tpf_streams.runtime.build import build, metrics_of, submissions
 from tpf_streams.runtime.control import ControlServer
@@ -249,7 +250,14 @@ async def _run(
             providers = _providers(options.provider, definition, log, clock)
         metrics = _served_metrics(options.metrics_at, loaded, stack)
         application = build(
-            loaded, log, clock, output_dir=options.output_dir, executor=pool, tally=tally, metrics=metrics
+            loaded,
+            log,
+            clock,
+            output_dir=options.output_dir,
+            executor=pool,
+            tally=tally,
+            metrics=metrics,
+            advertised=advertised(loaded.settings, None) if isinstance(log, KafkaLog) else None,
         )
         views = LogViews(log, definition)
         answered = {step.index for step in simulated_steps(definition)} if providers else set()

@@ -260,6 +260,10 @@ _KAFKA = (
         status=Status.NOTED,
         why=_EARLIEST,
     ),
+    _text(
+        "http.advertised-url",
+        "Where the other workers reach this one's HTTP API; default: host and port of its web server.",
+    ),
     _span("kafka.transaction-timeout", "How long a frozen worker holds its readers up.", "PT10S", 1000, 15 * _MINUTE),
     _span("kafka.session-timeout", "How long a dead worker's partitions wait.", "PT10S", 6000, 30 * _MINUTE),
 )

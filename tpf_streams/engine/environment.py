@@ -10,6 +10,7 @@ from tpf_streams.core.effects import Fact
 from tpf_streams.core.step import PipelineDefinition
 from tpf_streams.engine.answers import Answers
 from tpf_streams.engine.budgets import Budgets
+from tpf_streams.engine.owners import Advertised
 from tpf_streams.engine.segments import SegmentRunner
 from tpf_streams.ports import AwaitTransport, Clock, Log, Meter, ObjectPublisher, Observer
 
@@ -41,6 +42,7 @@ class Environment:
     `batch_max`: input records a turn. `segments_max`: segments and dispatches under way a task (contract section 11,
     worker.max-in-flight). `deadline_grace_ms`: how long deadlines wait for the router's markers (contract 0.8).
     `lifecycle`: whether turns tell of their facts on the lifecycle topic (contract 10.2).
+    `advertised`: who this worker is to others; None on a log that has no others.
     `demand`: items that downstream asks each task for at its opening; what is owed then is handed on by it at once.
     """
 
@@ -58,4 +60,5 @@ class Environment:
     segments_max: int = 64
     deadline_grace_ms: int = 300_000
     lifecycle: bool = True
+    advertised: Advertised | None = None
     demand: float = inf

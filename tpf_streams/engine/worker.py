@@ -12,8 +12,10 @@ from typing import Any
 
 from tpf_streams.engine.clock import first_of
 from tpf_streams.engine.environment import Environment
+from tpf_streams.engine.owners import Owner, owner_record, owners_topic
 from tpf_streams.engine.task import Task
 from tpf_streams.errors import LogCorruptError, LogFailedError, LogMismatchError, LogOwnedError, TaskLostError
+from tpf_streams.ports import Turn
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ class Worker:
         task = Task(partition, self.environment, batch_max=batch_max)
         try:
             await task.open()
+            await self._tell_owner(task)
             if partition not in self.partitions:
                 raise TaskLostError(f"partition {partition} was revoked while it was opened")
         except BaseException:
@@ -82,6 +85,14 @@ class Worker:
             raise
         self.tasks[partition] = task
         return task
+
+    async def _tell_owner(self, task: Task) -> None:
+        """Tell the other workers who has the partition, by the task's own transaction: a zombie's would fail."""
+        us = self.environment.advertised
+        if us is not None:
+            topic = owners_topic(self.environment.definition.application_id)
+            owner = Owner(task.partition, us.worker_id, us.url, task.log.incarnation)
+            await task.log.commit(Turn([owner_record(topic, owner)]))
 
     async def close(self) -> None:
         """Side by side: without its broker a task may last seconds, and a stop has ten for everything."""

@@ -5,6 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed_s() -> float:
+    """Seconds that also pass while the machine sleeps, where the system can tell."""
+    return time.clock_gettime(_ELAPSED)
+
 
 class SystemClock:
     """Clock of this host."""

@@ -20,6 +20,7 @@ from tpf_streams.core.identity import IdFactory, partition_of, route_of
 from tpf_streams.core.step import AwaitDefinition, Json, PipelineDefinition, SourceObject
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.environment import Environment, NoMeter
+from tpf_streams.engine.owners import Advertised
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.engine.router import CompletionRouter
 from tpf_streams.engine.segments import SegmentRunner
@@ -62,6 +63,7 @@ class Application:
         read_time: bool = False,
         lifecycle: bool = True,
         step_loop: asyncio.AbstractEventLoop | None = None,
+        advertised: Advertised | None = None,
     ) -> None:
         self.definition = definition
         self.log = log
@@ -83,6 +85,7 @@ class Application:
             segments_max=segments_max,
             deadline_grace_ms=deadline_grace_ms,
             lifecycle=lifecycle,
+            advertised=advertised,
         )
         self.worker = Worker(self.environment)
         self.router = CompletionRouter(log, definition, self.observer, clock, read_time=read_time)

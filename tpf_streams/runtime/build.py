@@ -16,6 +16,7 @@ from tpf_streams.dsl.keys_objects import Quirks
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.objects import ObjectSourceConfig
 from tpf_streams.dsl.settings import Settings
+from tpf_streams.engine.owners import Advertised
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.observability.metrics import Metrics
 from tpf_streams.ports import Clock, Log
@@ -36,9 +37,10 @@ def build(
     tally: Tally | None = None,
     metrics: Metrics | None = None,
     step_loop: asyncio.AbstractEventLoop | None = None,
+    advertised: Advertised | None = None,
 ) -> Application:
     """`output_dir` stands for the publish folder of the pipeline. `executor` None: steps run on the caller's thread.
-    `step_loop`: where async steps run, None for the loop of the engine."""
+    `step_loop`: where async steps run, None for the loop of the engine. `advertised`: to other workers of the log."""
     settings = loaded.settings
     definition = loaded.definition
     return Application(
@@ -56,6 +58,7 @@ def build(
         read_time=settings.text("await.arrival-time") == "read",
         lifecycle=writes_lifecycle(settings),
         step_loop=step_loop,
+        advertised=advertised,
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tpf_streams.engine.clock import first_of
+from tpf_streams.engine.owners import Owners
 from tpf_streams.errors import TpfError
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.batch import Companion
@@ -39,11 +40,13 @@ class EngineStoppedError(TpfError):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What runs in the thread. `beside`: what works beside the application once it is open, and never raises."""
+    """What runs in the thread. `beside`: what works beside the application once it is open, and never raises. `owners`:
+    who has which partition; None on a log that has one worker."""
 
     log: ViewableLog
     application: Application
     beside: Sequence[Companion] = ()
+    owners: Owners | None = None
 
 
 class EngineThread:

@@ -46,6 +46,10 @@ class ViewableLog(Log, Histories, Protocol):
         """Partitions whose rows other processes have: of these little can be seen here, or nothing."""
         ...
 
+    def is_current(self, partition: int) -> bool:
+        """Whether the rows of a partition here are for certain those of now."""
+        ...
+
     def store(self, partition: int) -> ReadableStore: ...
 
 

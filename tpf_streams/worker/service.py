@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.engine.clock import SystemClock
+from tpf_streams.engine.owners import Advertised, Owners
 from tpf_streams.logs.kafka import KafkaSettings
 from tpf_streams.observability.metrics import Metrics
 from tpf_streams.runtime.application import Application
@@ -34,12 +35,13 @@ FEED_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """What an engine is started with. `file` is where the pipeline is written."""
+    """What an engine is started with. `file` is where the pipeline is written, `advertised` who it is to others."""
 
     loaded: LoadedPipeline
     kafka: KafkaSettings
     data_dir: Path
     file: Path
+    advertised: Advertised
 
 
 class EngineService(Service):
@@ -131,6 +133,7 @@ class EngineService(Service):
                 tally=self._feed,
                 metrics=self.metrics,
                 step_loop=step_loop,
+                advertised=plan.advertised,
             )
             beside: list[Companion] = []
             if self.metrics is not None:
@@ -140,7 +143,9 @@ class EngineService(Service):
                 views = LogViews(log, loaded.definition)
                 found = listing(loaded, source, (), str(plan.file))
                 beside.append(SourceWatch(application, views, source, found, self._pool).run)
-            return Engine(log, application, beside)
+            owners = Owners(log.partitions)
+            await log.follow_owners(owners.told)
+            return Engine(log, application, beside, owners)
         except BaseException:
             await log.close()
             raise

@@ -37,6 +37,21 @@ def test_the_engine_has_what_faust_has(tmp_path):
     assert plan.kafka.security == {"security_protocol": "PLAINTEXT"}
 
 
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({}, "http://host:6066"),
+        ({"web_port": 8080}, "http://host:8080"),
+        ({"web_bind": "127.0.0.1"}, "http://127.0.0.1:6066"),
+        ({"canonical_url": "https://worker-1.example:8443/"}, "https://worker-1.example:8443"),
+        ({"web_enabled": False}, None),
+        ({"web_transport": "unix:///tmp/server.sock"}, None),
+    ],
+)
+def test_other_workers_are_told_where_the_web_server_is(options, url):
+    assert app(web_host="host", **options)._plan().advertised.url == url
+
+
 def test_the_users_topics_may_have_other_partitions():
     settings = app({"topology.topic-partitions": "5"}, topic_partitions=3)._plan().loaded.settings
     assert (settings.integer("topology.partitions"), settings.integer("topology.topic-partitions")) == (3, 5)

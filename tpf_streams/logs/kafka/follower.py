@@ -1,16 +1,12 @@
-"""Following the changelog of partitions that other workers have: rows to look at, for what a person asks.
-
-Nothing is decided by them. They lie in a store of their own, made anew by every process, and are as old as the last
-fetch. A partition that comes here is not followed while it is open, and is followed on from there when it goes again.
-"""
+"""Following topics of the application without a part in it: what other workers have, for what a person asks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
@@ -31,24 +27,20 @@ FAILED_WAIT_S = 1.0
 Rows = Mapping[bytes, bytes | None]
 
 
-class ChangelogFollower:
-    """`store` stays its owner's to close. `elsewhere`: the partitions to follow now. `wanted`: which rows, by
-    store key. `moved` is told of new ones."""
+class TopicFollower:
+    """`followed`: the partitions to read now, each from its beginning and on from where it was left. `told` gets the
+    committed records of one partition after another, and must not raise."""
 
     def __init__(
         self,
         settings: KafkaSettings,
         topic: str,
-        store: StateStore,
-        elsewhere: Callable[[], Sequence[int]],
-        wanted: Callable[[bytes], bool],
-        moved: Callable[[Rows], None],
+        followed: Callable[[], Sequence[int]],
+        told: Callable[[Sequence[ConsumerRecord]], None],
     ) -> None:
         self._topic = topic
-        self._store = store
-        self._elsewhere = elsewhere
-        self._wanted = wanted
-        self._told = moved
+        self._followed = followed
+        self._told = told
         self._next: dict[KafkaPartition, int] = {}
         self._fetched = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
@@ -68,13 +60,8 @@ class ChangelogFollower:
             raise LogError(f"{self._topic} cannot be followed: {type(error).__name__}: {error}") from error
         self._work = asyncio.ensure_future(self._follow())
 
-    @property
-    def rows(self) -> ReadableStore:
-        """The rows of every partition followed; store keys begin with the partition's slot, so they keep apart."""
-        return self._store
-
     async def known(self) -> None:
-        """Return when the rows are those of now. Raises LogError when they cannot be read."""
+        """Return when everything up to now has been told. Raises LogError when it cannot be read."""
         try:
             async with asyncio.timeout(KNOWN_S):
                 ends = await self._consumer.end_offsets(self._parts())
@@ -92,7 +79,7 @@ class ChangelogFollower:
         await stop(self._consumer)
 
     def _parts(self) -> list[KafkaPartition]:
-        return [KafkaPartition(self._topic, number) for number in self._elsewhere()]
+        return [KafkaPartition(self._topic, number) for number in self._followed()]
 
     async def _follow(self) -> None:
         while True:
@@ -112,7 +99,7 @@ class ChangelogFollower:
             return
         await self._turn_to(parts)
         for found in (await self._consumer.getmany(timeout_ms=FETCH_MS, max_records=RECORDS_MAX)).values():
-            self._apply((record.key or b"", record.value) for record in found)
+            self._told(found)
         for at in parts:
             self._next[at] = await self._consumer.position(at)
         self._fetched.set()
@@ -128,8 +115,39 @@ class ChangelogFollower:
         for at in parts:
             self._consumer.seek(at, self._next[at])
 
-    def _apply(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        rows = {key[1:]: value for key, value in records if key[:1] == ROW and self._wanted(key[1:])}
+
+class ChangelogFollower(TopicFollower):
+    """The rows of partitions that other workers have.
+
+    Nothing is decided by them. They lie in a store of their own, made anew by every process, and are as old as the last
+    fetch. A partition that comes here is not followed while it is open, and is followed on from there when it goes.
+
+    `store` stays its owner's to close. `elsewhere`: the partitions to follow now. `wanted`: which rows, by store key.
+    `moved` is told of new ones.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        store: StateStore,
+        elsewhere: Callable[[], Sequence[int]],
+        wanted: Callable[[bytes], bool],
+        moved: Callable[[Rows], None],
+    ) -> None:
+        super().__init__(settings, topic, elsewhere, self._apply)
+        self._store = store
+        self._wanted = wanted
+        self._moved = moved
+
+    @property
+    def rows(self) -> ReadableStore:
+        """The rows of every partition followed; store keys begin with the partition's slot, so they keep apart."""
+        return self._store
+
+    def _apply(self, records: Sequence[ConsumerRecord]) -> None:
+        keyed = ((record.key or b"", record.value) for record in records)
+        rows = {key[1:]: value for key, value in keyed if key[:1] == ROW and self._wanted(key[1:])}
         if rows:
             self._store.write(rows)
-            self._told(rows)
+            self._moved(rows)

@@ -16,9 +16,9 @@ from tpf_streams.logs.clock import SystemClock
 from tpf_streams.logs.kafka.batches import Entry
 from tpf_streams.logs.kafka.changelog import OPENING_KEY, Header
 from tpf_streams.logs.kafka.client import KafkaClient, told
-from tpf_streams.logs.kafka.follower import ChangelogFollower, Rows
+from tpf_streams.logs.kafka.follower import ChangelogFollower, Rows, TopicFollower
 from tpf_streams.logs.kafka.membership import Membership
-from tpf_streams.logs.kafka.reader import KafkaReader
+from tpf_streams.logs.kafka.reader import KafkaReader, input_record
 from tpf_streams.logs.kafka.restore import Restorer
 from tpf_streams.logs.kafka.settings import KafkaSettings
 from tpf_streams.logs.kafka.stores import NoRows, OpenStore, TaskStore, TaskStores
@@ -53,14 +53,16 @@ class KafkaLog:
         self._events = f"{settings.application_id}-events"
         self._changelog = f"{settings.application_id}-changelog"
         self._lifecycle = f"{settings.application_id}-lifecycle"
+        self._owners = f"{settings.application_id}-owners"
         self._restorer = Restorer(client.consumer, self._changelog, clock.now_ms)
-        self._membership = Membership(settings, self._events, settings.partitions)
+        self._membership = Membership(settings, self._events)
         self._open: dict[int, KafkaTaskLog] = {}
         self._opening: Counter[int] = Counter()
         self._headers: dict[int, Header] = {}
         self._copies_trusted_ms = DELETE_RETENTION_MS // 2
         self._upkeep: asyncio.Task[None] | None = None
         self._follower: ChangelogFollower | None = None
+        self._owners_follower: TopicFollower | None = None
         self._closed = False
 
     @classmethod
@@ -176,7 +178,8 @@ class KafkaLog:
         written = [
             TopicPartition(topic, each) for topic in self._written for each in await self._client.partitions_of(topic)
         ]
-        return [self._input(partition), TopicPartition(self._lifecycle, partition), *written]
+        own = [TopicPartition(topic, partition) for topic in (self._lifecycle, self._owners)]
+        return [self._input(partition), *own, *written]
 
     async def _header(self, changelog: TopicPartition, producer: TaskProducer, own: int) -> tuple[Header, bool]:
         """What the changelog is, and whether it was begun just now. Read once a process."""
@@ -276,6 +279,22 @@ class KafkaLog:
         if self._follower is not None:
             await self._follower.known()
 
+    async def follow_owners(self, told: Callable[[Sequence[InputRecord]], None]) -> None:
+        """From now on tell the records of the owners topic, from the first that is kept, in their order. Returns at
+        once; raises LogError."""
+        self._owners_follower = TopicFollower(
+            self._settings,
+            self._owners,
+            lambda: range(self.partitions),
+            lambda records: told([input_record(record) for record in records]),
+        )
+        await self._owners_follower.open()
+
+    def is_current(self, partition: int) -> bool:
+        """Whether the rows of an open partition are for certain those of now: nobody else can have it meanwhile."""
+        task = self._open.get(partition)
+        return task is not None and task.is_open and self._membership.is_current
+
     async def close(self) -> None:
         """Leave the group with every turn finished. Idempotent."""
         if self._closed:
@@ -288,8 +307,8 @@ class KafkaLog:
             await self._membership.finish()
             # Side by side: without its broker each of them lasts as long as it may, and so would their sum.
             ends = [self._membership.close(), self._client.close(), *(task.close() for task in self._open.values())]
-            if self._follower is not None:
-                ends.append(self._follower.close())
+            followers = (self._follower, self._owners_follower)
+            ends += [follower.close() for follower in followers if follower is not None]
             for failure in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(failure, Exception):
                     log.error("a part of the log did not close well", exc_info=failure)

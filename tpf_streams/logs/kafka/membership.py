@@ -18,6 +18,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from tpf_streams.errors import LogError, TaskLostError
+from tpf_streams.logs.clock import elapsed_s
 from tpf_streams.logs.kafka.reader import input_record
 from tpf_streams.logs.kafka.settings import FETCH_WAIT_MS, KafkaSettings
 from tpf_streams.logs.kafka.stopping import leave
@@ -64,9 +65,11 @@ class InputQueue:
 class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """One member of `<application id>-engine`."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partitions: int) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._topic = topic
-        self._partitions = partitions
+        self._partitions = settings.partitions
+        self._session_s = settings.session_timeout_ms / 1000
+        self._seen_s: float | None = None
         self._group: TaskGroup | None = None
         self._queues: dict[int, InputQueue] = {}
         self._assigned = asyncio.Event()
@@ -87,6 +90,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         try:
             self._consumer.subscribe([self._topic], listener=self)
             await self._consumer.start()
+            self._note_heartbeats()
             self._dispatcher = asyncio.ensure_future(self._dispatch())
             async with asyncio.timeout(JOIN_S):
                 await self._assigned.wait()
@@ -145,10 +149,33 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         times in 8 s), each taking the other's fencing for its own coordinator's time-out.
         """
         at = KafkaPartition(self._topic, partition)
+        asked_s = elapsed_s()
         try:
             await self._consumer.commit({at: offset})
         except KafkaError as error:
             raise TaskLostError(f"partition {partition} is not this worker's: {type(error).__name__}") from error
+        self._seen_s = asked_s
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the group cannot have given this member up: it counts a session from what it hears of a member, and
+        it heard of this one no earlier than that was sent. A process that was frozen for longer is none any more, and
+        learns it by its next heartbeat; until then its rows may be those of before."""
+        return self._seen_s is not None and elapsed_s() - self._seen_s < self._session_s
+
+    def _note_heartbeats(self) -> None:
+        """The client keeps to itself when a heartbeat was answered."""
+        coordinator = self._consumer._coordinator
+        beat = coordinator._do_heartbeat
+
+        async def noted() -> bool:
+            sent_s = elapsed_s()
+            answered: bool = await beat()
+            if answered:
+                self._seen_s = sent_s
+            return answered
+
+        coordinator._do_heartbeat = noted
 
     @property
     def assigned_now(self) -> set[int]:

@@ -133,6 +133,11 @@ class KafkaTaskLog:
     def store(self) -> ReadableStore:
         return self._store
 
+    @property
+    def is_open(self) -> bool:
+        """False from the moment that the partition is revoked or a commit has failed, before anybody has closed it."""
+        return not self._closed and self._queue.lost is None
+
     async def poll(self, max_records: int) -> list[InputRecord]:
         self._check()
         found = self._queue.take(max_records)
@@ -200,6 +205,6 @@ class KafkaTaskLog:
         await self._producer.stop()
 
     def _check(self) -> None:
-        if self._closed or self._queue.lost is not None:
+        if not self.is_open:
             why = self._queue.lost or "is closed"
             raise TaskLostError(f"partition {self.partition}, incarnation {self.incarnation} {why}")

@@ -104,6 +104,7 @@ def internal_topics(
         spec("lifecycle", partitions, created_with=lifecycle_kept or {}),
         spec("dead-letters", 1),
         spec("item-rejects", 1),
+        spec("owners", partitions, compacted=True),
     ]
 
 

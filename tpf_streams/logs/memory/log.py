@@ -140,6 +140,9 @@ class MemoryLog:
         """Every row is in this process."""
         return ()
 
+    def is_current(self, partition: int) -> bool:
+        return True
+
     def task_positions(self, partition: int) -> dict[TopicPartition, int]:
         """The committed input positions of a task."""
         return dict(self._state.positions[partition])
