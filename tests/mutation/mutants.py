@@ -49,7 +49,11 @@ def mutants(source: str) -> Iterator[Mutant]:
 
 def _changes(node: ast.AST) -> Iterator[str]:
     match node:
-        case ast.Compare(ops=[op]) | ast.BoolOp(op=op) | ast.BinOp(op=op):
+        case ast.Compare(ops=ops):
+            for place, op in enumerate(ops):
+                for other in _OTHER.get(type(op), []):
+                    yield f"{type(op).__name__} -> {other.__name__}{f' ({place + 1})' if len(ops) > 1 else ''}"
+        case ast.BoolOp(op=op) | ast.BinOp(op=op):
             for other in _OTHER.get(type(op), []):
                 yield f"{type(op).__name__} -> {other.__name__}"
         case ast.If() | ast.IfExp() | ast.While():
@@ -68,8 +72,9 @@ def _changes(node: ast.AST) -> Iterator[str]:
 
 def _apply(node: ast.AST, what: str) -> None:
     match node:
-        case ast.Compare(ops=[op]):
-            node.ops = [_OTHER[type(op)][0]()]  # type: ignore[list-item]
+        case ast.Compare(ops=ops):
+            place = int(what[-2]) - 1 if what.endswith(")") else 0
+            ops[place] = _OTHER[type(ops[place])][0]()  # type: ignore[call-overload]
         case ast.BoolOp(op=op) | ast.BinOp(op=op):
             node.op = _OTHER[type(op)][0]()  # type: ignore[assignment]
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):

@@ -53,7 +53,6 @@ class _Refused(Exception):
     """A completion stops at this outcome."""
 
     def __init__(self, outcome: Outcome, message: str = "") -> None:
-        super().__init__(message)
         self.outcome = outcome
         self.message = message
 
