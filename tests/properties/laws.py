@@ -86,7 +86,8 @@ class Laws:
             if self.is_being_forgotten(work):
                 continue
             if work.kind is OwedKind.PUBLISH:
-                assert fx.PublishObject(work.execution_id) in self.world.work
+                attempt = self.world.execution(work.execution_id).attempt
+                assert fx.PublishObject(work.execution_id, attempt) in self.world.work
             elif work.kind is OwedKind.SEGMENT and work.execution_id in self.world.sources and work.item_index is None:
                 assert self.world.sources[work.execution_id] == work
             else:

@@ -233,8 +233,9 @@ class Life(RuleBasedStateMachine):
                 self.world.perform(work, data.draw(st.sampled_from(results)))
             case fx.SendOwed(owed) as work:
                 self.world.perform(work, ev.RequestFailed(owed, "HTTP 500"))
-            case fx.PublishObject(execution_id) as work:
-                self.world.perform(work, ev.PublishFailed(execution_id, "PUBLISH_FAILED", "full", ""))
+            case fx.PublishObject(execution_id, attempt) as work:
+                failed = ev.PublishFailed(execution_id, "PUBLISH_FAILED", "full", "", attempt=attempt)
+                self.world.perform(work, failed)
 
     # Choosing
 

@@ -136,14 +136,15 @@ class World:
             self.slots[event.owed.execution_id, event.owed.step_index] += self.limited(event.owed.step_index)
         elif owed is not None and self.state.get(self.owed_key(owed), OwedRecord) == owed:
             return  # that very work is owed again: it is no repeat
-        elif isinstance(event, ev.ObjectPublished | ev.PublishFailed) and self.publishing(event.execution_id):
+        elif isinstance(event, ev.ObjectPublished | ev.PublishFailed) and self.publishing(event):
             return
         decision = self.decide(event)
         if not isinstance(event, ev.SlotGranted):
             assert not decision.changes, f"I8: {type(event).__name__} was taken though nothing was owed"
 
-    def publishing(self, execution_id: str) -> bool:
-        return self.state.get(self.state.keys.owed(execution_id, OwedKind.PUBLISH, None), OwedRecord) is not None
+    def publishing(self, event: ev.ObjectPublished | ev.PublishFailed) -> bool:
+        owed = self.state.get(self.state.keys.owed(event.execution_id, OwedKind.PUBLISH, None), OwedRecord)
+        return owed is not None and self.execution(event.execution_id).attempt == event.attempt
 
     def owed_key(self, owed: OwedRecord) -> bytes:
         return self.state.keys.owed(owed.execution_id, owed.kind, owed.item_index)
@@ -267,8 +268,8 @@ def good_result(work: Work) -> ev.Event:
             return ev.RequestSent(owed, {"adapter": "test"})
         case fx.ContinueOwed(owed):
             return ev.OwedDue(owed)
-        case fx.PublishObject(execution_id):
-            return ev.ObjectPublished(execution_id, "name.out")
+        case fx.PublishObject(execution_id, attempt):
+            return ev.ObjectPublished(execution_id, "name.out", attempt)
 
 
 def _bytes(decision: Decision) -> tuple[object, ...]:

@@ -122,7 +122,7 @@ GOLDEN: list[tuple[bytes, object, str, bytes]] = [
         KEYS.owed(ID, OwedKind.SEGMENT, 7),
         OwedRecord(ID, OwedKind.SEGMENT, 7, 2, {"n": 1}, ID, ID, 0, 1, "approved"),
         "0005770123abcd1111822283334444444444440100000007",
-        b'\x01["0123abcd-1111-8222-8333-444444444444","SEGMENT",7,2,{"n":1},"0123abcd-1111-8222-8333-444444444444","0123abcd-1111-8222-8333-444444444444",0,1,"approved"]',
+        b'\x01["0123abcd-1111-8222-8333-444444444444","SEGMENT",7,2,{"n":1},"0123abcd-1111-8222-8333-444444444444","0123abcd-1111-8222-8333-444444444444",0,1,"approved",0]',
     ),
     (
         KEYS.early(ID),

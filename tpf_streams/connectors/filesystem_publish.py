@@ -1,9 +1,9 @@
 """Object publish to a directory (contract 0.16; architecture, 'Files'): at least once, with the same bytes each time.
 
-The bytes stream into `.<executionId>.<incarnation>.<tag>.part`, are synced, and take their name by a rename. The tag
-differs from call to call: an execution's output and its item-reject file may be written side by side, and two processes
-that share nothing but the directory may publish the same execution. Readers of the directory see a whole file or none;
-names that begin with a dot are ours.
+The bytes stream into `.<executionId>.<incarnation>.<attempt>.<tag>.part`, are synced, and take their name by a rename.
+The tag differs from call to call: an execution's output and its item-reject file may be written side by side, and two
+processes that share nothing but the directory may publish the same execution. Readers of the directory see a whole file
+or none; names that begin with a dot are ours.
 """
 
 from __future__ import annotations
@@ -95,11 +95,13 @@ def publish_object(
     incarnation: int,
     chunks: Iterable[bytes],
     on_existing: OnExisting = OnExisting.VERSION,
+    attempt: int = 0,
 ) -> PublishedObject:
     """Write `chunks` under `name` in `out_dir`, or under a versioned name if another execution has that one.
 
     A repeat, and a zombie with a lower incarnation, find the name the execution got first and replace the file by the
-    same bytes. Parts of earlier incarnations are removed; a zombie that loses its part gets a PublishError.
+    same bytes. Parts of earlier incarnations and attempts are removed: a zombie, or a write that hung while its
+    execution was redriven, loses its part and gets a PublishError, for its bytes may be others by now.
 
     Raises PublishError with the operating system's reason (full disk, no permission, ...), OutputExistsError, and
     TerminalError for a name or an execution id that cannot be used. What `chunks` raises passes through. In every case
@@ -109,10 +111,10 @@ def publish_object(
     if _EXECUTION_ID.fullmatch(execution_id) is None:
         raise TerminalError(f"{execution_id[:40]!r} cannot be part of a file name", "OUTPUT_NAME_INVALID")
     directory = Path(out_dir)
-    part = directory / f".{execution_id}.{incarnation}.{secrets.token_hex(4)}{PART_SUFFIX}"
+    part = directory / f".{execution_id}.{incarnation}.{attempt}.{secrets.token_hex(4)}{PART_SUFFIX}"
     with publish_errors(directory):
         ensure_directory(directory)
-        _remove_stale_parts(directory, execution_id, incarnation)
+        _remove_stale_parts(directory, execution_id, (incarnation, attempt))
         given = claim_name(directory, _candidates(name, execution_id, on_existing), execution_id, part)
     if given is None:
         raise OutputExistsError(f"{directory / name} belongs to another execution")
@@ -152,9 +154,10 @@ def _put_in_place(part: Path, target: Path) -> None:
         sync_directory(target.parent)
 
 
-def _remove_stale_parts(directory: Path, execution_id: str, incarnation: int) -> None:
-    pattern = re.compile(rf"\.{re.escape(execution_id)}\.([0-9]+)\..*{re.escape(PART_SUFFIX)}")
+def _remove_stale_parts(directory: Path, execution_id: str, current: tuple[int, int]) -> None:
+    """Earlier versions wrote no attempt."""
+    pattern = re.compile(rf"\.{re.escape(execution_id)}\.([0-9]+)(?:\.([0-9]+))?\..*{re.escape(PART_SUFFIX)}")
     for name in os.listdir(directory):
         match = pattern.fullmatch(name)
-        if match is not None and int(match[1]) < incarnation:
+        if match is not None and (int(match[1]), int(match[2] or 0)) < current:
             remove(directory / name)

@@ -132,10 +132,8 @@ _TABLE: dict[type, Callable[[Draft, Any], None]] = {
     events.RetriesDue: lambda draft, event: retries_due(draft, event.limit),
     events.RetentionReached: lambda draft, event: retention_reached(draft, event.limit),
     events.LifeEnded: life_ended,
-    events.ObjectPublished: lambda draft, event: published(draft, event.execution_id, event.name),
-    events.PublishFailed: lambda draft, event: publish_failed(
-        draft, event.execution_id, event.code, event.message, event.detail, reason_of(retryable=event.retryable)
-    ),
+    events.ObjectPublished: published,
+    events.PublishFailed: publish_failed,
     events.SessionCancelled: lambda draft, event: session_cancelled(draft, event.execution_id),
     events.ExecutionCancelled: _execution_cancelled,
     events.InteractionCancelled: _interaction_cancelled,

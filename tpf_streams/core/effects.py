@@ -145,9 +145,10 @@ class ContinueOwed:
 
 @frozen
 class PublishObject:
-    """Write the output object of an execution from its committed rows."""
+    """Write the output object of an execution from its committed rows. `attempt`: the execution's."""
 
     execution_id: str
+    attempt: int = 0
 
 
 Effect: TypeAlias = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tpf_streams.core.dead_letter import TerminalReason, dead_letter
+from tpf_streams.core.dead_letter import TerminalReason, dead_letter, reason_of
 from tpf_streams.core.effects import ContinueOwed, DeadLetterExecution, PublishObject, ReturnSlot, StopSource
+from tpf_streams.core.events import ObjectPublished, PublishFailed
 from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import (
     ExecutionRecord,
@@ -94,34 +95,38 @@ def owe_publish(draft: Draft, execution: ExecutionRecord) -> None:
             updated_at_epoch_ms=draft.now_ms,
         )
     )
-    draft.effect(PublishObject(execution.execution_id))
+    draft.effect(PublishObject(execution.execution_id, execution.attempt))
 
 
-def published(draft: Draft, execution_id: str, name: str) -> None:
-    """The object is in place: the execution ends as its items said."""
-    execution = draft.execution(execution_id)
-    owed = draft.owed(execution_id, OwedKind.PUBLISH, None)
-    if execution is None or owed is None or execution.status.terminal:
-        return
+def publishing(draft: Draft, event: ObjectPublished | PublishFailed) -> ExecutionRecord | None:
+    """The execution whose object that is, and its publishing is done with; None: it is of an attempt that is over."""
+    execution = draft.execution(event.execution_id)
+    owed = draft.owed(event.execution_id, OwedKind.PUBLISH, None)
+    if execution is None or owed is None or execution.status.terminal or execution.attempt != event.attempt:
+        return None
     draft.done(owed)
-    execution = replace(execution, published=row_text(name, PUBLISHED_CHARS))
+    return execution
+
+
+def published(draft: Draft, event: ObjectPublished) -> None:
+    """The object is in place: the execution ends as its items said."""
+    execution = publishing(draft, event)
+    if execution is None:
+        return
+    execution = replace(execution, published=row_text(event.name, PUBLISHED_CHARS))
     draft.fact("object.published.total", {}, about=execution)
-    session = draft.session(execution_id)
+    session = draft.session(execution.execution_id)
     if session is not None and session.failure is not None:
         fail_execution(draft, execution, *session.failure[:4])
     else:
         succeed(draft, execution)
 
 
-def publish_failed(
-    draft: Draft, execution_id: str, code: str, message: str, detail: str, reason: TerminalReason
-) -> None:
-    execution = draft.execution(execution_id)
-    owed = draft.owed(execution_id, OwedKind.PUBLISH, None)
-    if execution is None or owed is None or execution.status.terminal:
-        return
-    draft.done(owed)
-    fail_execution(draft, execution, code, message, detail, reason)
+def publish_failed(draft: Draft, event: PublishFailed) -> None:
+    execution = publishing(draft, event)
+    if execution is not None:
+        reason = reason_of(retryable=event.retryable)
+        fail_execution(draft, execution, event.code, event.message, event.detail, reason)
 
 
 def succeed(draft: Draft, execution: ExecutionRecord) -> None:

@@ -177,21 +177,23 @@ class LifeEnded:
 
 @frozen
 class ObjectPublished:
-    """The output object of an execution is in place under `name`."""
+    """The output object of an execution is in place under `name`. `attempt`: the execution's, when it was written."""
 
     execution_id: str
     name: str
+    attempt: int = 0
 
 
 @frozen
 class PublishFailed:
-    """The output object cannot be written."""
+    """The output object cannot be written. `attempt`: the execution's, when that was tried."""
 
     execution_id: str
     code: str
     message: str
     detail: str
     retryable: bool = False
+    attempt: int = 0
 
 
 @frozen

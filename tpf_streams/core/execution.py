@@ -117,7 +117,8 @@ class OwedRecord:
     """One owed piece of work. Key: (execution, kind, item); gone in the turn that knows it done.
 
     `item_index` None: the scalar item, or the execution as a whole. `holds_slot`: the budget scope of this await step
-    index is still held by the item (None: no slot).
+    index is still held by the item (None: no slot). `attempt`: the execution's, where a redrive may owe the same again:
+    what a run that hung says at last must not be taken for the word of the one begun since.
     """
 
     execution_id: str
@@ -130,6 +131,7 @@ class OwedRecord:
     cursor: int = 0
     holds_slot: int | None = None
     arm: str | None = None
+    attempt: int = 0
 
 
 @frozen

@@ -93,6 +93,7 @@ def start_item(
         unit_id=interaction.unit_id,
         holds_slot=holds_slot,
         arm=arm_of(step, interaction),
+        attempt=execution.attempt,
     )
     start_segment(draft, execution, owed, value if converted else interaction.response_payload, converted)
 

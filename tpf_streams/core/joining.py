@@ -74,7 +74,7 @@ def counted(execution: ExecutionRecord, session: SessionRecord, outputs: int) ->
 def take_list(draft: Draft, execution: ExecutionRecord, index: int, count: int) -> None:
     """The list of `count` items that is taken at step `index` is complete."""
     definition = draft.definition
-    owed = OwedRecord(execution.execution_id, OwedKind.SEGMENT, None, index)
+    owed = OwedRecord(execution.execution_id, OwedKind.SEGMENT, None, index, attempt=execution.attempt)
     if definition.stream_from(index) is not None:
         open_stream(draft, execution, owed)
         return

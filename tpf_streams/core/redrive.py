@@ -126,7 +126,7 @@ def redrive_whole(draft: Draft, execution: ExecutionRecord, summary: Summary | N
         take_up(draft, execution, resume)
     elif last is None:
         draft.put_execution(execution)
-        owed = OwedRecord(execution.execution_id, OwedKind.SEGMENT, None, 0)
+        owed = OwedRecord(execution.execution_id, OwedKind.SEGMENT, None, 0, attempt=execution.attempt)
         start_segment(draft, execution, owed, input_of(draft, owed), converted=False)
     elif last.status is InteractionStatus.COMPLETED:
         draft.put_execution(execution)
@@ -140,7 +140,7 @@ def take_up(draft: Draft, execution: ExecutionRecord, resume: OwedRecord) -> Non
     if resume.kind is OwedKind.SLOT:
         ask(draft, execution, resume)
         return
-    owed = replace(resume, kind=OwedKind.SEGMENT)
+    owed = replace(resume, kind=OwedKind.SEGMENT, attempt=execution.attempt)
     if draft.definition.stream_from(owed.step_index) is not None:
         open_stream(draft, execution, owed)
     else:
@@ -165,7 +165,7 @@ def go_on_behind(draft: Draft, execution: ExecutionRecord, answered: Interaction
         count = len(draft.state.parts_now(execution.execution_id, step.index + 1))
         take_list(draft, execution, step.index + 1, count)
         return
-    owed = behind(draft, answered)
+    owed = replace(behind(draft, answered), attempt=execution.attempt)
     start_segment(draft, execution, owed, input_of(draft, owed), converted=False)
 
 

@@ -20,14 +20,20 @@ class Pause:
 
 
 Work = Callable[[], Coroutine[Any, Any, Event | Pause | None]]
+Wanted = Callable[[], bool]
+
+
+def always() -> bool:
+    return True
 
 
 class Jobs:
     """Runs work beside the turns; each result goes to `deliver`. At most `limit` bounded ones at once, in order.
 
     Work that pauses between its tries gives its place away: sixty-four calls to a partner that is down would otherwise
-    hold up every step that is well. A result of a closed task is dropped: the next incarnation owes the work still and
-    does it again.
+    hold up every step that is well. What nobody wants any more when its turn comes is not begun, nor tried again: a
+    step must not be called for hours after its execution was cancelled. A result of a closed task is dropped: the next
+    incarnation owes the work still and does it again.
     """
 
     def __init__(
@@ -43,7 +49,7 @@ class Jobs:
         self._failed = failed
         self._limit = limit
         self._running: set[asyncio.Task[None]] = set()
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[tuple[Work, Wanted]] = deque()
         self._bounded = 0
         self.closed = False
         self.error: Exception | None = None
@@ -60,11 +66,11 @@ class Jobs:
 
     def start(self, work: Work) -> None:
         """Start now, outside the bound: pulls and publishing, which are one an execution anyway."""
-        self._spawn(work, bounded=False)
+        self._spawn(work, always, bounded=False)
 
-    def submit(self, work: Work) -> None:
-        """Start when there is room."""
-        self._waiting.append(work)
+    def submit(self, work: Work, wanted: Wanted = always) -> None:
+        """Start when there is room, if it is `wanted` then."""
+        self._waiting.append((work, wanted))
         self._fill()
 
     async def close(self) -> None:
@@ -79,23 +85,23 @@ class Jobs:
     def _fill(self) -> None:
         while self._waiting and self._bounded < self._limit and not self.closed:
             self._bounded += 1
-            self._spawn(self._waiting.popleft(), bounded=True)
+            self._spawn(*self._waiting.popleft(), bounded=True)
 
-    def _spawn(self, work: Work, *, bounded: bool) -> None:
-        self._keep(self._run(work, bounded))
+    def _spawn(self, work: Work, wanted: Wanted, *, bounded: bool) -> None:
+        self._keep(self._run(work, wanted, bounded))
 
     def _keep(self, running: Coroutine[Any, Any, None]) -> None:
         job = asyncio.get_running_loop().create_task(running)
         self._running.add(job)
         job.add_done_callback(self._running.discard)
 
-    async def _run(self, work: Work, bounded: bool) -> None:
+    async def _run(self, work: Work, wanted: Wanted, bounded: bool) -> None:
         try:
-            event = await work()
+            event = await work() if wanted() else None
             if event is None or self.closed:
                 return
             if isinstance(event, Pause):
-                self._keep(self._after(event, bounded))
+                self._keep(self._after(event, wanted, bounded))
             else:
                 self._deliver(event)
         except Exception as error:
@@ -106,11 +112,15 @@ class Jobs:
                 self._bounded -= 1
                 self._fill()
 
-    async def _after(self, pause: Pause, bounded: bool) -> None:
+    async def _after(self, pause: Pause, wanted: Wanted, bounded: bool) -> None:
         self._paused += 1
         try:
             await self._sleep(pause.seconds)
         finally:
             self._paused -= 1
-        if not self.closed:
-            (self.submit if bounded else self.start)(pause.then)
+        if self.closed:
+            return
+        if bounded:
+            self.submit(pause.then, wanted)
+        else:
+            self.start(pause.then)

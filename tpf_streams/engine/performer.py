@@ -136,8 +136,8 @@ class Performer:
                 self._releases.append(owed)
             case fx.ContinueOwed(owed):
                 self._deliver(OwedDue(owed))
-            case fx.PublishObject(execution_id):
-                self._jobs.start(lambda: self._publish(execution_id))
+            case fx.PublishObject(execution_id, attempt):
+                self._jobs.start(lambda: self._publish(execution_id, attempt))
             case _:
                 raise AssertionError(f"{type(effect).__name__} belongs into the turn")
 
@@ -167,7 +167,7 @@ class Performer:
         self.owners.clear()
 
     def _still_owed(self, owed: OwedRecord) -> bool:
-        """Its execution may have ended while it waited: what downstream asked for is not used up by that."""
+        """Its execution may have ended while it waited: no step is called for it, and no demand used up."""
         return self._state.get(self._state.keys.owed(owed.execution_id, owed.kind, owed.item_index), OwedRecord) == owed
 
     def _return_slot(self, execution_id: str, step_index: int) -> None:
@@ -181,11 +181,12 @@ class Performer:
 
     def _run(self, effect: fx.RunSegment) -> None:
         owed, runner, context = effect.owed, self._env.runner, self._context(effect.owed)
+        wanted = partial(self._still_owed, owed)
         if owed.item_index is not None and self._expanding[owed.step_index]:
             value = payload_of(self._state, owed) if effect.converted else effect.value
-            self._jobs.submit(lambda: run_expanding(runner, owed, value, context))
+            self._jobs.submit(lambda: run_expanding(runner, owed, value, context), wanted)
         else:
-            self._jobs.submit(lambda: runner.run(owed, effect.value, effect.converted, context))
+            self._jobs.submit(lambda: runner.run(owed, effect.value, effect.converted, context), wanted)
 
     def _pull(self, session: LiveSession) -> bool:
         row = self._state.base(self._state.keys.session(session.execution_id), SessionRecord)
@@ -260,24 +261,28 @@ class Performer:
                 return RequestFailed(owed, why, detail_of(error), retryable)
             return Pause(pause, partial(self._send, owed, attempt + 1))
 
-    async def _publish(self, execution_id: str, attempt: int = 1) -> Event | Pause | None:
-        """Write the output object from the committed rows, tried again: a repeat writes the same file."""
+    async def _publish(self, execution_id: str, attempt: int, tries: int = 1) -> Event | Pause | None:
+        """Write the output object from the committed rows, tried again: a repeat writes the same file. Of an execution
+        that was cancelled meanwhile no file appears any more."""
         env = self._env
         execution = self._execution(execution_id)
         publisher = env.publisher
-        if execution is None or publisher is None:
-            return PublishFailed(execution_id, "NO_PUBLISHER", "the pipeline publishes and no publisher is set up", "")
+        if execution is None or execution.status.terminal or execution.attempt != attempt:
+            return None
+        if publisher is None:
+            why = "NO_PUBLISHER", "the pipeline publishes and no publisher is set up", ""
+            return PublishFailed(execution_id, *why, attempt=attempt)
         try:
             # The scans begin here, on the thread that writes: in the pool a turn could move the rows under them.
             rows = self._outputs(execution_id), self._rejects(execution_id)
             write = partial(publisher.publish, execution, self._log.incarnation, *rows)
-            return ObjectPublished(execution_id, await env.runner.in_pool(write))
+            return ObjectPublished(execution_id, await env.runner.in_pool(write), attempt)
         except Exception as error:
-            pause = env.runner.policy.pause_s(attempt, error)
+            pause = env.runner.policy.pause_s(tries, error)
             if pause is None:
-                why, retryable = (code_of(error), message_of(error), detail_of(error)), not is_terminal(error)
-                return PublishFailed(execution_id, *why, retryable)
-            return Pause(pause, partial(self._publish, execution_id, attempt + 1))
+                why = code_of(error), message_of(error), detail_of(error)
+                return PublishFailed(execution_id, *why, not is_terminal(error), attempt)
+            return Pause(pause, partial(self._publish, execution_id, attempt, tries + 1))
 
     def _outputs(self, execution_id: str) -> Iterator[OutputRecord]:
         found = self._log.store.scan(*self._state.keys.outputs_of(execution_id))

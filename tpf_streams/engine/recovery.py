@@ -15,7 +15,7 @@ from tpf_streams.core.effects import (
     SendOwed,
     StartSource,
 )
-from tpf_streams.core.execution import OwedKind, OwedRecord
+from tpf_streams.core.execution import ExecutionRecord, OwedKind, OwedRecord
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.retry import input_of
 from tpf_streams.core.rows import deadline_of
@@ -74,7 +74,8 @@ def effect_of(state: State, owed: OwedRecord) -> Effect:
         case OwedKind.SEND:
             return SendOwed(owed)
         case OwedKind.PUBLISH:
-            return PublishObject(owed.execution_id)
+            execution = state.get(state.keys.execution(owed.execution_id), ExecutionRecord)
+            return PublishObject(owed.execution_id, 0 if execution is None else execution.attempt)
         case _:
             return ContinueOwed(owed)
 

@@ -35,20 +35,15 @@ class CsvPublisher:
         group_key = (execution.source or {}).get("key") or execution.execution_id
         name = output_name(self._key_template, group_key)
         chunks = csv_chunks(_rows(outputs), self._layout, self._dialect)
-        found = publish_object(self._directory, name, execution.execution_id, incarnation, chunks, self._on_existing)
+        place = execution.execution_id, incarnation
+        found = publish_object(self._directory, name, *place, chunks, self._on_existing, execution.attempt)
         first = next(rejects, None)
         # A redrive may leave nothing rejected of what a file says that is there.
         if first is not None or execution.published is not None:
             found_rejects = rejects if first is None else chain([first], rejects)
             lines = reject_csv_chunks(_reject(record) for record in found_rejects)
-            publish_object(
-                self._directory,
-                rejected_name(found.name),
-                execution.execution_id,
-                incarnation,
-                lines,
-                self._on_existing,
-            )
+            rejected = rejected_name(found.name)
+            publish_object(self._directory, rejected, *place, lines, self._on_existing, execution.attempt)
         return found.name
 
 

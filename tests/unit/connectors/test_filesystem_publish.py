@@ -197,6 +197,19 @@ def test_stale_parts_of_the_same_execution_are_removed(tmp_path):
     assert [path.exists() for path in kept] == [True, True, True]
 
 
+def test_a_write_that_hung_while_its_execution_was_redriven_replaces_nothing(tmp_path):
+    """The file that it would put over the new one may be shorter: a partial one of a stream that had failed."""
+
+    def hung() -> Iterator[bytes]:
+        yield b"the beginning of"
+        publish_object(tmp_path, NAME, ONE, 1, [b"the whole"], attempt=1)
+        yield b" it\n"
+
+    with pytest.raises(PublishError):
+        publish_object(tmp_path, NAME, ONE, 1, hung())
+    assert files(tmp_path) == {NAME: "the whole"}
+
+
 def test_a_failing_source_of_chunks_leaves_nothing(tmp_path):
     def chunks() -> Iterator[bytes]:
         yield b"half"

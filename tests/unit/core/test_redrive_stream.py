@@ -143,9 +143,9 @@ class TestStream:
         machine.take(fx.PublishObject)
         summary = machine.execution(execution_id).summary
         assert machine.redrive(execution_id) == "redriven"
-        assert [it.execution_id for it in machine.take(fx.PublishObject)] == [execution_id]
+        assert machine.take(fx.PublishObject) == [fx.PublishObject(execution_id, 1)]
         assert machine.execution(execution_id).generation == 0
-        machine.decide(ev.ObjectPublished(execution_id, "a.out"))
+        machine.decide(ev.ObjectPublished(execution_id, "a.out", attempt=1))
         execution = machine.execution(execution_id)
         assert (execution.status, execution.published) == (E.SUCCEEDED, "a.out")
         assert execution.summary is not None
@@ -265,7 +265,7 @@ class TestStream:
         execution_id = machine.stream(0, ended=True)
         machine.decide(ev.ExecutionCancelled(execution_id, "no"))
         machine.redrive(execution_id)
-        machine.decide(ev.ObjectPublished(execution_id, "a.out"))
+        machine.decide(ev.ObjectPublished(execution_id, "a.out", attempt=1))
         assert machine.execution(execution_id).status is E.SUCCEEDED
 
 

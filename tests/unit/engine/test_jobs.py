@@ -151,6 +151,29 @@ async def test_a_pause_outside_the_bound_goes_on_outside_it():
     await desk.finish("bounded", "again")
 
 
+async def test_what_nobody_wants_any_more_is_neither_begun_nor_tried_again():
+    """A cancelled execution's step would be called for as long as its retries last."""
+    clock = ManualClock()
+    desk = Desk(limit=1, clock=clock)
+    wanted = {"paused", "waiting", "other"}
+
+    async def failing():
+        desk.started.append("paused")
+        return Pause(5.0, desk.work("again"))
+
+    desk.jobs.submit(failing, lambda: "paused" in wanted)
+    await turn_of_the_loop()
+    desk.jobs.submit(desk.work("running"))
+    desk.jobs.submit(desk.work("waiting"), lambda: "waiting" in wanted)
+    desk.jobs.submit(desk.work("other"), lambda: "other" in wanted)
+    wanted -= {"paused", "waiting"}
+    clock.advance(5_000)
+    await turn_of_the_loop()
+    await desk.finish("running", "other")
+    assert (desk.started, desk.delivered) == (["paused", "running", "other"], ["running", "other"])
+    assert (desk.jobs.idle, desk.jobs.backlog) == (True, 0)
+
+
 async def test_a_closed_desk_ends_its_pauses():
     clock = ManualClock()
     desk = Desk(clock=clock)

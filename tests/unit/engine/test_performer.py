@@ -9,11 +9,12 @@ import pytest
 
 from tests.unit.engine.shell import Shell
 from tpf_streams.core import effects as fx
-from tpf_streams.core.events import OwedDue
+from tpf_streams.core.events import OwedDue, RedriveRequested
 from tpf_streams.core.execution import ExecutionStatus, OwedKind, OwedRecord
 from tpf_streams.core.step import OnItemFailure
 from tpf_streams.engine import performer
 from tpf_streams.engine.retry import RetryPolicy
+from tpf_streams.engine.wire import encode_redrive
 from tpf_streams.errors import OutputExistsError, PublishError
 
 
@@ -78,6 +79,45 @@ async def test_a_publisher_that_gives_up_fails_the_execution():
     await shell.task.close()
 
 
+async def test_a_step_is_not_called_any_more_once_its_execution_is_cancelled():
+    """It fails, and would be tried again for half an hour. Redriven, it is called again."""
+    calls: list[int] = []
+
+    def down(value):
+        calls.append(value["n"])
+        raise ConnectionError("nobody there")
+
+    shell = Shell("s", down, policy=RetryPolicy(limit=1_000, wait_ms=1_000, max_backoff_ms=1_000), max_retries=0)
+    await shell.open()
+    first, second = await shell.submit({"n": 1}, "key-1"), await shell.submit({"n": 2}, "key-2")
+    await shell.pass_time(1_000)
+    assert calls == [1, 2, 1, 2]
+    await cancel(shell, first)
+    await shell.pass_time(1_000)
+    await cancel(shell, second)
+    await shell.pass_time(60_000)
+    assert calls == [1, 2, 1, 2, 2]
+    calls.clear()
+    await shell.append(encode_redrive(RedriveRequested(first, None, True, "mended", "")))
+    await shell.settle()
+    await shell.pass_time(1_000)
+    assert calls == [1, 1]
+    await shell.task.close()
+
+
+async def test_no_file_appears_of_an_execution_that_was_cancelled_while_it_was_written():
+    publisher = Publisher(PublishError("the disk is full"))
+    shell, execution_id = await published(publisher)
+    await cancel(shell, execution_id)
+    await shell.pass_time(100)
+    assert (shell.execution(execution_id).error_code, publisher.written) == ("CANCELLED", [])
+    await shell.append(encode_redrive(RedriveRequested(execution_id, None, True, "there is room", "")))
+    await shell.settle()
+    execution = shell.execution(execution_id)
+    assert (execution.status, execution.published) == (ExecutionStatus.SUCCEEDED, "key-1.out")
+    await shell.task.close()
+
+
 async def test_an_object_that_was_being_written_is_written_again_by_the_next_incarnation():
     publisher = Publisher(PublishError("the disk is full"))
     shell, execution_id = await published(publisher)
@@ -108,6 +148,11 @@ async def test_a_slow_inline_segment_is_warned_about(monkeypatch, caplog):
     await shell.task.close()
 
 
+async def cancel(shell: Shell, execution_id: str) -> None:
+    await shell.append((None, b'{"executionId": "%s", "reason": "enough"}' % execution_id.encode(), CANCEL))
+    await shell.settle()
+
+
 async def test_a_failed_stream_stops_its_source_and_gives_its_slots_back():
     closed = []
 
@@ -120,8 +165,7 @@ async def test_a_failed_stream_stops_its_source_and_gives_its_slots_back():
     shell = await Shell("Sk", watched).open()
     execution_id = await shell.submit(100)
     assert shell.env.budgets.held(1) == 4
-    await shell.append((None, b'{"executionId": "%s", "reason": "enough"}' % execution_id.encode(), CANCEL))
-    await shell.settle()
+    await cancel(shell, execution_id)
     assert shell.execution(execution_id).error_code == "CANCELLED"
     assert (shell.env.budgets.held(1), closed, shell.task.performer.sessions) == (0, [True], {})
     assert not shell.env.budgets.concerns(execution_id)
