@@ -24,6 +24,7 @@ from tpf_streams.logs.kafka.settings import KafkaSettings
 from tpf_streams.logs.kafka.stores import NoRows, OpenStore, TaskStore, TaskStores
 from tpf_streams.logs.kafka.task import CLIENT_FAILURES, KafkaTaskLog, TaskProducer
 from tpf_streams.logs.kafka.topics import TopicSpec, TopicUse, describe, internal_topics
+from tpf_streams.logs.kafka.unsettled import was_aborted
 from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TaskGroup, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -148,8 +149,12 @@ class KafkaLog:
         # The opening is a transaction of its own. Its markers settle what a predecessor may have left without one (a
         # broker that died right behind a commit): here no end of the log is believed before it lies behind the own
         # marker, and elsewhere requests and outputs would be hidden, until another turn came to the same partition.
+        written = await self._written_by(partition)
+        if await was_aborted(self._client.consumer, producer.id, [changelog, *written]):
+            log.warning("partition %d: a transaction was aborted, but not everywhere; it is now", partition)
+            await producer.abort([changelog, *written])
         opening: list[Entry] = [(OPENING_KEY, str(self._clock.now_ms()).encode(), ())]
-        sent = await producer.transaction(changelog, opening, settled=await self._written_by(partition))
+        sent = await producer.transaction(changelog, opening, settled=written)
         assert sent is not None, "an opening is a record"
         own = sent.base_offset
         header, fresh = await self._header(changelog, producer, own)

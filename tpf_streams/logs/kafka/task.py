@@ -71,8 +71,7 @@ class TaskProducer:
         producer = self._producer
         groups = await by_partition(producer, records)
         await producer.begin_transaction()
-        for each in settled:
-            producer._txn_manager.maybe_add_partition_to_txn(KafkaPartition(each.topic, each.partition))
+        self._join(settled)
         under_way: list[UnderWay] = []
         try:
             await send(producer, (changelog.topic, changelog.partition), entries, self._limits, under_way)
@@ -85,6 +84,21 @@ class TaskProducer:
         sent = await delivered(under_way)
         await producer.commit_transaction()
         return sent[changes - 1] if changes else None
+
+    async def abort(self, settled: Collection[TopicPartition]) -> None:
+        """A transaction without a record, for its markers. Raises CLIENT_FAILURES."""
+        await self._producer.begin_transaction()
+        self._join(settled)
+        await self._producer.abort_transaction()
+
+    def _join(self, settled: Collection[TopicPartition]) -> None:
+        for each in settled:
+            self._producer._txn_manager.maybe_add_partition_to_txn(KafkaPartition(each.topic, each.partition))
+
+    @property
+    def id(self) -> int:
+        """Kafka's number of the transactional id, the same for all incarnations of a partition."""
+        return int(self._producer._txn_manager.producer_id)
 
     async def stop(self) -> None:
         """No abort: what is open stays open until the successor's opening. Never raises, never lasts."""
