@@ -58,7 +58,7 @@ class Halved:
             task = await log.open_task(0)
             rows = {key[2:] for key, _ in task.store.scan(b"00", b"01")}
             await task.close()
-            outputs = [record.value for record in await committed(self.bootstrap, log, self.outputs.topic)]
+            outputs = [record.value or b"" for record in await committed(self.bootstrap, log, self.outputs.topic)]
         assert sorted(rows) == sorted(outputs)
         return rows
 
