@@ -17,6 +17,20 @@ from tests.field.pipelines import DECISION, RESPONSES
 from tests.integration.clients import fresh, poll_to, reader
 
 
+async def records_of(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[ConsumerRecord]:
+    """Everything in a topic, partition by partition."""
+    async with reader(bootstrap, isolation) as consumer:
+        await consumer._client.force_metadata_update()
+        parts = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+        ends = await consumer.end_offsets(parts)
+        found: list[ConsumerRecord] = []
+        for at in parts:
+            consumer.assign([at])
+            consumer.seek(at, 0)
+            found += await poll_to(consumer, at, ends[at])
+        return found
+
+
 class Application:
     """One application on fresh topics. `topics`: what the topics of its text begin with."""
 
@@ -58,16 +72,7 @@ class Application:
         return found
 
     async def _records(self, topic: str, isolation: str = "read_committed") -> list[ConsumerRecord]:
-        async with reader(self.bootstrap, isolation) as consumer:
-            await consumer._client.force_metadata_update()
-            parts = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-            ends = await consumer.end_offsets(parts)
-            found: list[ConsumerRecord] = []
-            for at in parts:
-                consumer.assign([at])
-                consumer.seek(at, 0)
-                found += await poll_to(consumer, at, ends[at])
-            return found
+        return await records_of(self.bootstrap, topic, isolation)
 
     @contextmanager
     def provider(self, *words: str, log: Path, env: Mapping[str, str] | None = None) -> Iterator[Popen[str]]:
