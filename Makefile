@@ -62,6 +62,7 @@ test-broker: $(INSTALLED) ## the tests that need a running Apache Kafka
 bench: $(INSTALLED) ## figures of this machine: rate, latency, memory, window
 	$(BIN)/python -m tests.benchmarks --all
 	$(BIN)/python -m tests.benchmarks.kafka
+	$(BIN)/python -m tests.benchmarks.telemetry
 
 simulate: $(INSTALLED) ## the seeded simulation, SEEDS=n of them
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)

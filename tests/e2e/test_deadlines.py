@@ -16,7 +16,6 @@ import pytest
 from tests.e2e.program import Place, result_of, started, tpf, wait_until
 from tests.field.pipelines import DECISION, RESPONSES
 from tests.lifecycle import agree
-from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.logs.local import LocalLog
 from tpf_streams.ports import Record
 from tpf_streams.runtime.control import ask

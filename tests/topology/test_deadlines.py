@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from tests.field.pipelines import MINUTE_MS, REJECT, RESPONSES, STREAM, open_driver
 from tests.field.sequences import completion
@@ -40,7 +41,7 @@ async def test_thousands_that_share_a_deadline_pass_in_bounded_turns_beside_othe
         await shell.task.turn()
         assert len(left) < 5 or not shell.execution(another).status.terminal
         left.append(sum(row.execution_id == execution_id for row in shell.open_interactions()))
-    swept = [before - after for before, after in zip(left, left[1:], strict=False)]
+    swept = [before - after for before, after in pairwise(left)]
     assert (max(swept), len(swept) <= ROWS // SWEPT + 2) == (SWEPT, True)
     await shell.settle()
     assert shell.observer.count("interaction.ended.total") == ROWS

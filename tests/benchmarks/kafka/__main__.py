@@ -26,7 +26,7 @@ BOOTSTRAP = "TPF_TEST_BOOTSTRAP_SERVERS"
 
 
 @contextmanager
-def _broker() -> Iterator[tuple[str, int | None]]:
+def running_broker() -> Iterator[tuple[str, int | None]]:
     if given := os.environ.get(BOOTSTRAP):
         yield given, None
         return
@@ -38,7 +38,7 @@ def main() -> None:
     given = _arguments()
     os.environ.setdefault(SECRET, A_SECRET)
     given.dir.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="tpf-bench-", dir=given.dir) as name, _broker() as (bootstrap, pid):
+    with TemporaryDirectory(prefix="tpf-bench-", dir=given.dir) as name, running_broker() as (bootstrap, pid):
         folder = Path(name)
         about = machine(folder)
         print(f"{about['cpus']} CPUs, Python {about['python']}, load average {about['load'][0]:.2f}")

@@ -36,12 +36,20 @@ class NotedWorker(FaustWorker):
         return [sys.executable, "-m", "tests.benchmarks.kafka.noted_worker", str(self.notes), *words]
 
 
-async def run(broker: str, broker_pid: int | None, rows: int, folder: Path, files: int = 1) -> dict[str, Any]:
-    """One run; its figures. From the commit of the first requests to that of the published file.
+async def run(
+    broker: str,
+    broker_pid: int | None,
+    rows: int,
+    folder: Path,
+    files: int = 1,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """One run; its figures. From the commit of the first requests to that of the published file. `settings`: of the
+    pipeline, beside its own.
 
     Raises AssertionError for a run that did not do its work.
     """
-    payments = _application(folder)
+    payments = _application(folder, settings or {})
     await _answers_topic(broker, payments)
     with NotedWorker(broker, payments, folder / "worker") as worker:
         worker.until_ready()
@@ -79,12 +87,12 @@ def _outputs(payments: Payments) -> list[Path]:
     return list(payments.outputs.glob("*.out"))
 
 
-def _application(folder: Path) -> Payments:
+def _application(folder: Path, settings: Mapping[str, str]) -> Payments:
     """Arrival is read and not appended, so that a record of the answers bears the moment of its sending."""
     payments = Payments(folder / "project")
     pipeline = payments.inputs.parent / "pipeline.yaml"
-    text = pipeline.read_text()
-    pipeline.write_text(text.replace("settings:\n", "settings:\n  await:\n    arrival-time: read\n", 1))
+    lines = "".join(f"  {key}: {value}\n" for key, value in {"await.arrival-time": "read", **settings}.items())
+    pipeline.write_text(pipeline.read_text().replace("settings:\n", f"settings:\n{lines}", 1))
     return payments
 
 
