@@ -21,7 +21,8 @@ class ExecutionSubmitted:
     """Someone asks for an execution; the same key again meets the same row (contract 0.1).
 
     `life` 0 is what people ask for; the home of the key's first life sends it on to a later one (contract 0.18).
-    `gone`: the life that it was sent to and that had gone by then; 0 where it was sent to none.
+    `gone`: the life that it was sent to and that had gone by then; 0 where it was sent to none. `origin`: whom to tell
+    what became of it (`SubmitOutcome`); empty: nobody waits.
     """
 
     tenant_id: str
@@ -30,6 +31,7 @@ class ExecutionSubmitted:
     source: SourceObject | None = None
     life: int = 0
     gone: int = 0
+    origin: str = ""
 
 
 @frozen

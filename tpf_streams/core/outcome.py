@@ -24,6 +24,16 @@ class OperatorOutcome(StrEnum):
     """Its rows do not hold what it would begin with."""
 
 
+class SubmitOutcome(StrEnum):
+    """What became of a submission that somebody waits for."""
+
+    SUBMITTED = "submitted"
+    DUPLICATE = "duplicate"
+    """Its key has an execution already."""
+    CONFLICT = "conflict"
+    """That execution was begun with another input."""
+
+
 class Outcome(StrEnum):
     """What a completion is told. The names are on the wire."""
 

@@ -21,7 +21,8 @@ from tpf_streams.core.evolve import replace
 from tpf_streams.core.execution import ExecutionRecord, ExecutionStatus, OwedKind, OwedRecord, RejectRecord
 from tpf_streams.core.gates import end_source
 from tpf_streams.core.joining import check_list, check_request, put_list, take_list
-from tpf_streams.core.json_policy import row_bytes, row_text
+from tpf_streams.core.json_policy import canonical, row_bytes, row_text
+from tpf_streams.core.outcome import SubmitOutcome
 from tpf_streams.core.retention import life_id, remembered
 from tpf_streams.core.state import Draft
 from tpf_streams.core.step import ItemReject, Json
@@ -34,8 +35,11 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
     """Create the execution, or meet the one that has this key already (contract 0.1)."""
     definition = draft.definition
     execution_id = life_id(draft, event, event.life)
-    if draft.execution(execution_id) is not None:
+    earlier = draft.execution(execution_id)
+    if earlier is not None:
         draft.fact("execution.duplicate.total", {}, executionId=execution_id)
+        if event.origin:
+            draft.outcome = SubmitOutcome.DUPLICATE if is_repeat(draft, event, earlier) else SubmitOutcome.CONFLICT
         return
     if remembered(draft, event, execution_id):
         return
@@ -62,6 +66,7 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
         updated_at_epoch_ms=draft.now_ms,
     )
     draft.put_execution(execution)
+    draft.outcome = SubmitOutcome.SUBMITTED if event.origin else None
     draft.fact("execution.submitted.total", {}, about=execution, executionId=execution_id)
     if not fits:
         message = f"the input is over {definition.limits.max_aggregate_bytes} bytes (pipeline.max-aggregate-bytes)"
@@ -72,6 +77,14 @@ def submitted(draft: Draft, event: ExecutionSubmitted) -> None:
         return
     owed = OwedRecord(execution_id, OwedKind.SEGMENT, None, 0)
     start_segment(draft, execution, owed, event.input_payload, converted=False)
+
+
+def is_repeat(draft: Draft, event: ExecutionSubmitted, earlier: ExecutionRecord) -> bool:
+    """Whether the execution was begun with this input. Of a list, which lies in rows that its first step has used up,
+    and of an object nobody can tell any more: the key decides."""
+    if draft.definition.takes_list_input or earlier.source is not None or earlier.input_payload is None:
+        return True
+    return canonical(earlier.input_payload) == canonical(event.input_payload)
 
 
 def list_submitted(draft: Draft, execution: ExecutionRecord, event: ExecutionSubmitted) -> None:

@@ -123,7 +123,8 @@ _ITEM_REJECT = _headers("item-reject")
 def encode_submission(event: ExecutionSubmitted) -> Parts:
     """Kind `submit`: {tenantId, executionKey, inputPayload, source}; the key is the execution key.
 
-    `life` and `gone` are there where they are not 0: in a record of one partition for another.
+    `life` and `gone` are there where they are not 0: in a record of one partition for another. `origin` where somebody
+    waits for the outcome.
     """
     value: dict[str, Any] = {
         "tenantId": event.tenant_id,
@@ -133,6 +134,8 @@ def encode_submission(event: ExecutionSubmitted) -> Parts:
     }
     if event.life or event.gone:
         value |= {"life": event.life, "gone": event.gone}
+    if event.origin:
+        value["origin"] = event.origin
     return event.execution_key.encode(), orjson.dumps(value), _SUBMIT
 
 
@@ -231,6 +234,7 @@ def _submit(value: dict[str, Any]) -> Event:
         source=None if source is None else SourceObject(**{name: _text(part) for name, part in source.items()}),
         life=_count(value.get("life", 0)),
         gone=_count(value.get("gone", 0)),
+        origin=_text(value.get("origin", "")),
     )
 
 

@@ -34,6 +34,7 @@ from tpf_streams.engine.wire import (
     payload_bytes_max,
 )
 from tpf_streams.engine.worker import Worker
+from tpf_streams.errors import PayloadError
 from tpf_streams.observability.metrics import Metrics
 from tpf_streams.ports import AwaitTransport, Bindings, Clock, Log, ObjectPublisher, Observer, Record
 from tpf_streams.runtime.tally import Observers, Tally
@@ -72,6 +73,7 @@ class Application:
         self.observer: Observer = self.tally if metrics is None else Observers(self.tally, metrics)
         self.default_tenant = default_tenant
         self.ids = IdFactory(definition.id_secret)
+        self._bindings = bindings
         self.environment = Environment(
             definition,
             log,
@@ -127,6 +129,27 @@ class Application:
         record_key, value, headers = encode_submission(event)
         await self.log.append([self._home(execution_id, record_key, value, headers)])
         return execution_id
+
+    async def submit_and_wait(self, payload: Json, *, key: str, tenant: str) -> str:
+        """As `submit`; -> what became of it (`SubmitOutcome`), known after its commit. Raises TimeoutError."""
+        return await self._told(
+            lambda origin: encode_submission(ExecutionSubmitted(tenant, key, payload, origin=origin)),
+            self.execution_id(key, tenant),
+        )
+
+    def check_input(self, payload: Json) -> None:
+        """Raises PayloadError for what is no input of the pipeline: an execution of it would fail at its first step."""
+        listed = self.definition.takes_list_input
+        if listed and not isinstance(payload, list):
+            raise PayloadError(f"the input is a list of {self.definition.steps[0].input_type}")
+        for item in payload if listed else [payload]:
+            try:
+                self._bindings.decode(0, item)
+            except PayloadError:
+                raise
+            except Exception as error:
+                # A class of the user's refuses it. Its own words may hold the payload.
+                raise PayloadError(f"the conversion raised {type(error).__name__}") from error
 
     async def complete(self, data: bytes) -> str:
         """Admit a completion envelope; -> its outcome (contract 0.4), known after its commit."""

@@ -9,16 +9,18 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 from tpf_streams.core.execution import ExecutionRecord, OutputRecord, TombstoneRecord
 from tpf_streams.core.identity import partition_of, route_of
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.core.parts import Parts
-from tpf_streams.core.rows import Keys, deadline_of, decode, execution_of
+from tpf_streams.core.rows import Keys, deadline_of, decode, decode_bytes, execution_of, text_id
 from tpf_streams.core.step import Json, PipelineDefinition
 from tpf_streams.core.unit import AwaitUnitRecord, SessionRecord
 from tpf_streams.ports import ReadableStore
+from tpf_streams.runtime.cursor import Place
 from tpf_streams.runtime.inputs import input_place
 from tpf_streams.runtime.open_log import ViewableLog
 
@@ -43,6 +45,11 @@ KINDS = {
 
 AT_ONCE = 2_000
 """Rows read before others get their turn: the owner's loop must not stand still for an operator's question."""
+
+DEADLINES = 64
+"""Read at once of each partition: a page of the usual length needs no second look."""
+OUTPUTS, OUTPUT_BYTES = 500, 1024 * 1024
+"""Rows of a result read at once, and about how large they may be together."""
 
 Answer = dict[str, Any]
 R = TypeVar("R")
@@ -82,6 +89,12 @@ class LogViews:
         found = self._part_of(interaction_id)
         value = None if found is None else found[0].get(found[1].interaction(interaction_id))
         return None if value is None else decode(InteractionRecord, value)
+
+    def interaction_by(self, ident: str) -> InteractionRecord | None:
+        """By its own id, or by its correlation id."""
+        found = self._part_of(ident)
+        own = None if found is None else found[0].get(found[1].correlation(ident))
+        return self.interaction(ident) if own is None else self.interaction(text_id(decode_bytes(own)))
 
     def request_payload(self, interaction: InteractionRecord) -> Json:
         """What was asked; the request of an aggregate step is a list in rows of its own."""
@@ -188,17 +201,44 @@ class LogViews:
         value = None if found is None else found[0].get(found[1].output(execution.execution_id, None))
         return None if value is None else decode(OutputRecord, value)
 
+    def outputs(self, execution_id: str, start: int = 0) -> tuple[list[Json], int | None]:
+        """What its items gave, from item `start` on in their order: some of it, and the item to go on from, if any."""
+        found = self._part_of(execution_id)
+        if found is None:
+            return [], None
+        store, keys = found
+        payloads: list[Json] = []
+        size, rows = 0, 0
+        for _, value in store.scan(keys.output(execution_id, start), keys.outputs_of(execution_id)[1], OUTPUTS + 1):
+            output = decode(OutputRecord, value)
+            if rows == OUTPUTS or size > OUTPUT_BYTES:
+                return payloads, output.item_index
+            payloads += output.payloads
+            size, rows = size + len(value), rows + 1
+        return payloads, None
+
     # Interactions
 
     def pending(self, limit: int) -> Iterator[InteractionRecord]:
         """Open interactions by deadline, at most `limit`."""
-        firsts: list[tuple[int, str]] = []
-        for store, keys in self._parts():
-            firsts += [deadline_of(key) for key, _ in store.scan(*keys.all_deadlines(), limit)]
-        for _, interaction_id in heapq.nsmallest(limit, firsts):
-            interaction = self.interaction(interaction_id)
+        for place in islice(self.waiting(), limit):
+            interaction = self.interaction(place.interaction_id)
             if interaction is not None and not interaction.status.terminal:
                 yield interaction
+
+    def waiting(self, after: Place | None = None) -> Iterator[Place]:
+        """Where open interactions stand, in their order over all partitions, behind `after`; read as it is asked."""
+        return heapq.merge(*(self._waiting(store, keys, after) for store, keys in self._parts()))
+
+    def _waiting(self, store: ReadableStore, keys: Keys, after: Place | None) -> Iterator[Place]:
+        start, end = keys.all_deadlines()
+        start = start if after is None else keys.deadline(*after) + b"\0"
+        while True:
+            found = [key for key, _ in store.scan(start, end, DEADLINES)]
+            yield from (Place(*deadline_of(key)) for key in found)
+            if len(found) < DEADLINES:
+                return
+            start = found[-1] + b"\0"
 
     def pending_count(self) -> int:
         return sum(1 for store, keys in self._parts() for _ in store.scan(*keys.all_deadlines()))

@@ -41,6 +41,7 @@ def read(parts, **options):
         ExecutionSubmitted("t", "object:files:ä", None, SOURCE),
         ExecutionSubmitted("t", "order:1", {"n": 1}, life=2),
         ExecutionSubmitted("t", "order:1", {"n": 1}, gone=2),
+        ExecutionSubmitted("t", "order:1", {"n": 1}, life=2, origin="request/1"),
     ],
 )
 def test_a_submission_is_read_as_it_was_written(event):

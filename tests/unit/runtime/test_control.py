@@ -14,7 +14,7 @@ import pytest
 
 from tpf_streams.errors import LogFailedError
 from tpf_streams.runtime.control import LINE_BYTES_MAX, SOCKET_NAME, ControlError, ControlServer, ask, short_path
-from tpf_streams.runtime.operator import OperatorError
+from tpf_streams.runtime.refusals import OperatorError
 
 
 class Echo:

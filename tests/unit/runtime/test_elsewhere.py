@@ -15,7 +15,8 @@ from tpf_streams.engine.clock import SystemClock
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.runtime.build import build
 from tpf_streams.runtime.elsewhere import Elsewhere
-from tpf_streams.runtime.operator import Operator, OperatorError
+from tpf_streams.runtime.operator import Operator
+from tpf_streams.runtime.refusals import OperatorError
 from tpf_streams.runtime.run_tally import RunTally
 
 APPROVAL = Path(__file__).parents[3] / "topologies/restaurant_approval/pipeline.yaml"

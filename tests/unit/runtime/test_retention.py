@@ -20,7 +20,8 @@ from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.build import build
 from tpf_streams.runtime.inputs import Submission
 from tpf_streams.runtime.intake import Intake
-from tpf_streams.runtime.operator import Operator, OperatorError
+from tpf_streams.runtime.operator import Operator
+from tpf_streams.runtime.refusals import OperatorError
 from tpf_streams.runtime.run_tally import RunTally
 
 APPROVAL = Path(__file__).parents[3] / "topologies/restaurant_approval/pipeline.yaml"
