@@ -21,6 +21,7 @@ from tpf_streams.cli.logs import LogKind, open_log
 from tpf_streams.cli.options import Config, Overrides, Pipeline, load_to_run, overrides_of
 from tpf_streams.cli.progress import Watch
 from tpf_streams.cli.providers import Simulation, simulated_steps
+from tpf_streams.cli.serving import Address, ServedApi, address_of, served_metrics, url_at
 from tpf_streams.cli.summary import print_summary
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline
@@ -28,18 +29,17 @@ from tpf_streams.engine.clock import SystemClock
 from tpf_streams.errors import DefinitionError, Problem
 from tpf_streams.logs.kafka import KafkaLog
 from tpf_streams.logs.memory import MemoryLog
-from tpf_streams.observability.exposition import MetricsPortError, MetricsServer
-from tpf_streams.observability.metrics import Metrics
 from tpf_streams.ports import Clock
 from tpf_streams.runtime.advertised import advertised
 from tpf_streams.runtime.batch import BatchRun, Companion
-from tpf_streams.runtime.build import build, metrics_of, submissions
+from tpf_streams.runtime.build import build, submissions
 from tpf_streams.runtime.control import ControlServer
 from tpf_streams.runtime.elsewhere import Elsewhere
 from tpf_streams.runtime.inputs import Submission
 from tpf_streams.runtime.loops import new_event_loop, spare_the_collector
 from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.operator import Operator
+from tpf_streams.runtime.pending_feed import PendingFeed
 from tpf_streams.runtime.run_result import RunResult
 from tpf_streams.runtime.run_tally import RunTally
 from tpf_streams.runtime.sampler import Sampler
@@ -68,8 +68,8 @@ class RunOptions:
     config: Path | None
     overrides: dict[str, str]
     park: bool
-    metrics_at: tuple[str, int] | None = None
-    """Host and port."""
+    metrics_at: Address | None = None
+    http_at: Address | None = None
 
 
 def run(
@@ -125,10 +125,18 @@ def run(
     metrics_host: Annotated[
         str, typer.Option(help="Where that port listens; 0.0.0.0 lets other machines scrape it.")
     ] = "127.0.0.1",
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve the HTTP API there, and go on until stopped; without a host for this machine alone, and 0 is "
+            "any free port.",
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 3 when rows were rejected.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")] = False,
 ) -> None:
-    """Run a pipeline on files until every execution has ended.
+    """Run a pipeline on files until every execution has ended; with --http until it is stopped.
 
     A second run with the same --data-dir goes on where the first one stopped, however it stopped. On Kafka every run
     of the application goes on with what is unfinished, and each may do the work of the other: give all of them the same
@@ -143,6 +151,8 @@ def run(
         tpf-streams run pipeline.yaml --data-dir data
 
         tpf-streams run pipeline.yaml --input in/ --data-dir data --metrics-port 9400
+
+        tpf-streams run pipeline.yaml --data-dir data --http 8080
 
         tpf-streams run pipeline.yaml --input in/ --output-dir out --data-dir data --log kafka \
             --set kafka.bootstrap.servers=localhost:9092
@@ -166,6 +176,7 @@ def run(
         given,
         park,
         None if metrics_port is None else (metrics_host, metrics_port),
+        None if http is None else address_of(http),
     )
     with told():
         result, stopped_by = execute(options, log)
@@ -191,7 +202,7 @@ def exit_code(result: RunResult, stopped_by: signal.Signals | None, *, strict: b
 def execute(options: RunOptions, kind: LogKind) -> tuple[RunResult, signal.Signals | None]:
     """Load, run, and say what happened. Raises TpfError, OSError."""
     loaded = load_to_run(options.pipeline, options.config, options.overrides)
-    missing = _missing_source(options, loaded)
+    missing = "" if options.http_at is not None else _missing_source(options, loaded)
     found = iter(()) if missing else submissions(loaded, options.inputs, str(options.pipeline))
     for line in loaded.warnings:
         say(f"warning: {line}")
@@ -248,7 +259,8 @@ async def _run(
         providers = []
         if options.provider is not None:
             providers = _providers(options.provider, definition, log, clock)
-        metrics = _served_metrics(options.metrics_at, loaded, stack)
+        metrics = served_metrics(options.metrics_at, options.http_at, loaded, stack)
+        feed = PendingFeed()
         application = build(
             loaded,
             log,
@@ -257,7 +269,11 @@ async def _run(
             executor=pool,
             tally=tally,
             metrics=metrics,
-            advertised=advertised(loaded.settings, None) if isinstance(log, KafkaLog) else None,
+            advertised=advertised(loaded.settings, url_at(options.http_at)) if isinstance(log, KafkaLog) else None,
+            watchers=() if options.http_at is None else (feed,),
+        )
+        operator = Operator(
+            definition, log, application, loaded.settings.required_text("pipeline.orchestrator.default-tenant")
         )
         views = LogViews(log, definition)
         answered = {step.index for step in simulated_steps(definition)} if providers else set()
@@ -267,31 +283,27 @@ async def _run(
         if metrics is not None:
             companions.append(Sampler(application, metrics.measures, _store_of(log, options.data_dir)).run)
         elsewhere = Elsewhere(log, tally) if isinstance(log, KafkaLog) else None
-        batch = BatchRun(application, views, tally, pool, companions=companions, park=options.park, elsewhere=elsewhere)
+        if options.http_at is not None:
+            served = ServedApi(loaded, operator, application, feed, metrics)
+            await served.open(options.http_at, stack)
+            companions.append(served.run)
+        batch = BatchRun(
+            application,
+            views,
+            tally,
+            pool,
+            companions=companions,
+            park=options.park,
+            elsewhere=elsewhere,
+            serves=options.http_at is not None,
+        )
         if control_dir is not None:
-            tenant = loaded.settings.required_text("pipeline.orchestrator.default-tenant")
-            server = ControlServer(control_dir, Operator(definition, log, application, tenant))
+            server = ControlServer(control_dir, operator)
             await server.open()
             stack.push_async_callback(server.close)
         stopped = _stop_on_signals(batch)
         result = await batch.run(found)
         return result, stopped[0] if stopped else None
-
-
-def _served_metrics(at: tuple[str, int] | None, loaded: LoadedPipeline, stack: AsyncExitStack) -> Metrics | None:
-    """Nobody counts for a scrape that cannot come."""
-    if at is None:
-        return None
-    metrics = metrics_of(loaded)
-    if metrics is None:
-        fail("--metrics-port: pipeline.telemetry.enabled or pipeline.telemetry.metrics.enabled is false", Exit.USAGE)
-    try:
-        server = MetricsServer(metrics.registry, *at)
-    except MetricsPortError as error:
-        fail(f"--metrics-port: {error}", Exit.USAGE)
-    stack.push_async_callback(asyncio.to_thread, server.close)
-    say(f"metrics: {server.url}")
-    return metrics
 
 
 def _store_of(log: ViewableLog, data_dir: Path | None) -> Path | None:

@@ -58,14 +58,14 @@ class JsonRefusedError(JsonPolicyError):
         self.reason = reason
 
 
-def parse_json(data: bytes | None, max_bytes: int) -> Json:
+def parse_json(data: bytes | None, max_bytes: int, depth_max: int = DEPTH_MAX) -> Json:
     """The JSON value in `data` (at most `max_bytes` bytes), normalised as the module says.
 
     Raises `JsonRefusedError` (a `JsonPolicyError`) and nothing else; the reason never holds content.
     """
     _check_bytes(data, max_bytes)
     assert data is not None
-    _check_depth(data)
+    _check_depth(data, depth_max)
     try:
         value = orjson.loads(data)
         if _is_exact(value) and orjson.dumps(value) == data:
@@ -169,14 +169,14 @@ def _check_bytes(data: bytes | None, max_bytes: int) -> None:
         raise JsonRefusedError(JsonReason.BOM)
 
 
-def _check_depth(data: bytes) -> None:
-    """Refuse nesting past 64 before the parser recurses. Few brackets, the common case, need no scan."""
-    if data.count(b"{") + data.count(b"[") <= DEPTH_MAX:
+def _check_depth(data: bytes, depth_max: int) -> None:
+    """Refuse nesting past the bound before the parser recurses. Few brackets, the common case, need no scan."""
+    if data.count(b"{") + data.count(b"[") <= depth_max:
         return
     depth = 0
     for byte in _STRING.sub(b"", data).translate(None, _NOT_BRACKETS):
         depth += 1 if byte in _OPEN else -1
-        if depth > DEPTH_MAX:
+        if depth > depth_max:
             raise JsonRefusedError(JsonReason.TOO_DEEP)
 
 

@@ -89,6 +89,16 @@ class TokenSigner:
         return found
 
 
+def hinted(token: object) -> str | None:
+    """The interaction that a token says it is of, its signature unseen: to find the row by, and nothing else."""
+    if not isinstance(token, str):
+        return None
+    try:
+        return _claims(_split(token)[0]).interaction_id
+    except TokenError:
+        return None
+
+
 def check_token(
     claims: TokenClaims, *, tenant_id: str, interaction_id: str, correlation_id: str, execution_id: str, step_id: str
 ) -> None:

@@ -228,6 +228,14 @@ _OURS = (
     _count("topology.partitions", "Partitions of the internal topics, fixed at the first start.", 8, 1, 1024),
 )
 
+_HTTP = (
+    _count("http.max-body-bytes", "Largest body of a request.", 4_194_304, 1024, 8_388_608),
+    _count("http.max-depth", "Deepest nesting of JSON in one.", 64, 1, 64),
+    _span("http.read-timeout", "How long a body may take to come.", "PT10S", 100, 5 * _MINUTE),
+    _span("http.answer-timeout", "How long an outcome is waited for, before 503.", "PT5S", 100, _MINUTE),
+    _count("http.max-streams", "Clients that listen for changes at once.", 64, 0, 1024),
+)
+
 _KAFKA = (
     _text("kafka.bootstrap.servers", "Brokers of the kafka log, `host:port`, comma-separated.", "localhost:9092"),
     _choice(
@@ -297,7 +305,9 @@ def _truthful(setting: Setting) -> Setting:
     return replace(setting, status=Status.NOTED, why="not in effect yet")
 
 
-SETTINGS = {setting.key: _truthful(setting) for setting in (*_ORCHESTRATOR, *_PIPELINE, *_TRANSPORTS, *_OURS, *_KAFKA)}
+SETTINGS = {
+    setting.key: _truthful(setting) for setting in (*_ORCHESTRATOR, *_PIPELINE, *_TRANSPORTS, *_OURS, *_HTTP, *_KAFKA)
+}
 
 FAMILIES = (
     Family(_O + "dynamo.", Status.NOTED, _LOG),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 
 from tpf_streams.core.effects import Fact
@@ -58,6 +58,7 @@ class Application:
         policy: RetryPolicy | None = None,
         tally: Tally | None = None,
         metrics: Metrics | None = None,
+        watchers: Sequence[Observer] = (),
         default_tenant: str = "default",
         deadline_grace_ms: int = 300_000,
         segments_max: int = 64,
@@ -70,7 +71,9 @@ class Application:
         self.log = log
         self.clock = clock
         self.tally = tally or Tally()
-        self.observer: Observer = self.tally if metrics is None else Observers(self.tally, metrics)
+        measured = () if metrics is None else (metrics,)
+        watching = (*measured, *watchers)
+        self.observer: Observer = Observers(self.tally, *watching) if watching else self.tally
         self.default_tenant = default_tenant
         self.ids = IdFactory(definition.id_secret)
         self._bindings = bindings
@@ -159,7 +162,7 @@ class Application:
                 data, max_bytes=payload_bytes_max(limits), strict=self.definition.strict_envelopes
             )
         except EnvelopeRefusedError as error:
-            self._dropped(str(error.outcome))
+            self.dropped(str(error.outcome))
             return str(error.outcome)
         return await self._admit(envelope, data)
 
@@ -167,7 +170,7 @@ class Application:
         name = envelope.interaction_id or envelope.correlation_id or ""
         route = route_of(name)
         if route is None:
-            self._dropped("not_found")
+            self.dropped("not_found")
             return "not_found"
         origin = f"request/{uuid.uuid4()}"
         outcome = self.environment.answers.expect(origin)
@@ -180,7 +183,8 @@ class Application:
         finally:
             outcome.cancel()
 
-    def _dropped(self, reason: str) -> None:
+    def dropped(self, reason: str) -> None:
+        """Count a completion that reached no partition."""
         self.observer.observe([Fact("completion.dropped.total", {"transport": "unknown", "reason": reason})])
 
     def _slot_waited(self, step_index: int, seconds: float) -> None:

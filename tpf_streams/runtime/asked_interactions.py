@@ -8,11 +8,14 @@ import time
 import orjson
 
 from tpf_streams.core.completion import check_pinned, project, read
-from tpf_streams.core.identity import route_of
+from tpf_streams.core.envelope import EnvelopeRefusedError, parse_completion
 from tpf_streams.core.interaction import InteractionRecord
-from tpf_streams.core.json_policy import parse_json, row_bytes
+from tpf_streams.core.joining import elements
+from tpf_streams.core.json_policy import dumps, parse_json, row_bytes
 from tpf_streams.core.outcome import Outcome
 from tpf_streams.core.step import AnyStep, AwaitDefinition, Json, PipelineDefinition
+from tpf_streams.core.token import hinted
+from tpf_streams.engine.wire import payload_bytes_max
 from tpf_streams.errors import JsonPolicyError, PayloadError
 from tpf_streams.runtime.asked import Arguments, Asked, decided, is_of, limit_in, reason_in
 from tpf_streams.runtime.cursor import Place, place_of
@@ -25,6 +28,8 @@ PAGE_BYTES_MAX = 4 * 1024 * 1024
 """Of requests shown at once: an inbox of large ones has shorter pages."""
 LOOKED_AT_MAX = 2_000
 """Rows looked at for one page: one filter that fits nothing must not read everything there is."""
+SHOWN = frozenset({Outcome.ADMITTED, Outcome.DUPLICATE, Outcome.CONFLICT, Outcome.LATE, Outcome.TERMINAL})
+"""Outcomes behind every check of ids and token: who is told less might be anybody (contract 0.3)."""
 BREATH = 100
 """Rows looked at before others on the owner's loop get their turn."""
 
@@ -83,7 +88,7 @@ class InteractionQuestions:
             "outputType": interaction.output_type,
             "status": interaction.status.value,
             "transport": interaction.transport_type,
-            "transportMetadata": interaction.transport_metadata,
+            "transportMetadata": _metadata(interaction),
             "assignee": interaction.assignee,
             "group": interaction.group,
             "createdAtEpochMs": interaction.created_at_epoch_ms,
@@ -99,22 +104,44 @@ class InteractionQuestions:
         return found
 
     async def complete(self, arguments: Arguments) -> Answer:
-        """The outcome (contract 0.4) of the answer in `payload`, JSON text. With `row` what it is an answer to, too."""
+        """The outcome (contract 0.4) of the answer in `payload`, JSON text, or of a whole `envelope`.
+
+        An envelope may name its interaction by its token alone. With `row` what the answer met is told, too.
+        """
         application = self._asked.running("admit a completion")
-        ident = str(arguments.get("interactionId") or arguments.get("correlationId") or "")
+        envelope = dict(arguments.get("envelope") or arguments)
+        if not (envelope.get("interactionId") or envelope.get("correlationId")) and envelope.get("resumeToken"):
+            envelope["interactionId"] = hinted(envelope["resumeToken"])
+            if envelope["interactionId"] is None:
+                application.dropped(Outcome.RESUME_TOKEN_REJECTED)
+                return {"outcome": Outcome.RESUME_TOKEN_REJECTED.value}
+        ident = str(envelope.get("interactionId") or envelope.get("correlationId") or "").strip()
         self._asked.whereabouts.check(ident, "ask that one, or write the completion to the response topic")
-        envelope = completion_bytes(arguments, self._asked.default_tenant)
-        outcome = await decided(application.complete(envelope))
+        whole = "envelope" in arguments
+        data = dumps(envelope) if whole else completion_bytes(envelope, self._asked.default_tenant)
+        outcome = await decided(application.complete(data))
         found: Answer = {"outcome": outcome}
-        reason = self._misfit(arguments) if outcome == Outcome.INVALID_PAYLOAD else None
+        reason = self._reason(outcome, data, ident)
         if reason is not None:
             found["reason"] = reason
-        return {**found, **self._row_of(ident, arguments)} if arguments.get("row") else found
+        return {**found, **self._row_of(ident, envelope)} if arguments.get("row") and outcome in SHOWN else found
 
-    def _row_of(self, ident: str, arguments: Arguments) -> Answer:
+    def _reason(self, outcome: str, data: bytes, ident: str) -> str | None:
+        """What is wrong with an answer, for the person who wrote it: providers read it in the dead letter."""
+        if outcome not in (Outcome.INVALID_ENVELOPE, Outcome.INVALID_PAYLOAD):
+            return None
+        definition = self._asked.definition
+        try:
+            limit = payload_bytes_max(definition.limits)
+            envelope = parse_completion(data, max_bytes=limit, strict=definition.strict_envelopes)
+        except EnvelopeRefusedError as error:
+            return str(error)
+        return self._misfit(ident, envelope.response_payload)
+
+    def _row_of(self, ident: str, envelope: Arguments) -> Answer:
         """What the answer met, for who may see it."""
-        interaction = self._asked.views.interaction_by(ident) if route_of(ident) is not None else None
-        tenant = {"tenantId": arguments.get("tenantId") or self._asked.default_tenant}
+        interaction = self._asked.views.interaction_by(ident)
+        tenant = {"tenantId": envelope.get("tenantId") or self._asked.default_tenant}
         if interaction is None or not is_of(tenant, interaction.tenant_id):
             return {}
         return {
@@ -125,18 +152,17 @@ class InteractionQuestions:
             **_answered(interaction),
         }
 
-    def _misfit(self, arguments: Arguments) -> str | None:
-        """Why the payload does not fit, for the person who wrote it: providers read it in the dead letter."""
-        interaction = self._asked.views.interaction(str(arguments.get("interactionId") or ""))
+    def _misfit(self, ident: str, payload: Json) -> str | None:
+        interaction = self._asked.views.interaction_by(ident)
         step = None if interaction is None else self._asked.definition.steps[interaction.step_index]
         if not isinstance(step, AwaitDefinition):
             return None
         assert interaction is not None
         try:
-            value = read(step, parse_json(str(arguments.get("payload", "")).encode(), ENVELOPE_BYTES_MAX))
+            values = [read(step, it) for it in (elements(payload) if step.expands else [payload])]
             check_pinned(step, interaction)
             if step.completion is not None:
-                project(step.completion, interaction, value)
+                project(step.completion, interaction, values[0])
         except PayloadError as error:
             return str(error)
         return None
@@ -175,6 +201,14 @@ class _Page:
         self._looked_at += 1
         if self._looked_at % BREATH == 0:
             await asyncio.sleep(0)
+
+
+def _metadata(interaction: InteractionRecord) -> dict[str, Json]:
+    """Of its dispatch (contract 9.4), and what the row says besides."""
+    found: dict[str, Json] = {"adapter": interaction.transport_type}
+    if interaction.dispatched_at_epoch_ms:
+        found["dispatchedAtEpochMs"] = interaction.dispatched_at_epoch_ms
+    return {**found, **interaction.transport_metadata}
 
 
 def _wanted(arguments: Arguments, interaction: InteractionRecord) -> bool:

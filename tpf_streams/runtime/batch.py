@@ -34,7 +34,8 @@ Companion = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class BatchRun:
-    """One run over one application. `interrupt` set: end early, with everything stored that was answered for."""
+    """One run over one application. `interrupt` set: end early, with everything stored that was answered for.
+    `serves`: others may still ask for executions, so that it ends by the interrupt alone."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class BatchRun:
         companions: Sequence[Companion] = (),
         park: bool = False,
         elsewhere: Elsewhere | None = None,
+        serves: bool = False,
     ) -> None:
         self.application = application
         self.views = views
@@ -56,6 +58,7 @@ class BatchRun:
         self._companions = companions
         self._park = park
         self._elsewhere = elsewhere
+        self._serves = serves
         self._missing_since: dict[str, float] = {}
 
     async def run(self, found: Iterator[Submission]) -> RunResult:
@@ -107,6 +110,9 @@ class BatchRun:
 
     async def _work(self, found: Iterator[Submission]) -> None:
         await self.intake.submit_all(found, self._pool)
+        if self._serves:
+            await self.interrupt.wait()
+            return
         while self.tally.following:
             self.tally.moved.clear()
             try:

@@ -19,7 +19,7 @@ from tpf_streams.dsl.settings import Settings
 from tpf_streams.engine.owners import Advertised
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.observability.metrics import Metrics
-from tpf_streams.ports import Clock, Log
+from tpf_streams.ports import Clock, Log, Observer
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.bindings import PipelineBindings
 from tpf_streams.runtime.inputs import Submission, check_input_fields, json_submissions, object_submissions
@@ -36,11 +36,13 @@ def build(
     executor: Executor | None = None,
     tally: Tally | None = None,
     metrics: Metrics | None = None,
+    watchers: Sequence[Observer] = (),
     step_loop: asyncio.AbstractEventLoop | None = None,
     advertised: Advertised | None = None,
 ) -> Application:
     """`output_dir` stands for the publish folder of the pipeline. `executor` None: steps run on the caller's thread.
-    `step_loop`: where async steps run, None for the loop of the engine. `advertised`: to other workers of the log."""
+    `watchers`: observers besides. `step_loop`: where async steps run, None for the loop of the engine. `advertised`: to
+    other workers of the log."""
     settings = loaded.settings
     definition = loaded.definition
     return Application(
@@ -53,6 +55,7 @@ def build(
         policy=retry_policy(loaded, metrics),
         tally=tally,
         metrics=metrics,
+        watchers=watchers,
         default_tenant=settings.required_text("pipeline.orchestrator.default-tenant"),
         deadline_grace_ms=settings.millis("await.deadline-grace"),
         read_time=settings.text("await.arrival-time") == "read",

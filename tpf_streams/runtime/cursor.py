@@ -26,13 +26,14 @@ class Place(NamedTuple):
     def cursor(self) -> str:
         """As programs hand it back: base64url, nothing to read in it."""
         packed = _PLACE.pack(_VERSION, self.deadline_epoch_ms, raw_id(self.interaction_id))
-        return base64.urlsafe_b64encode(packed).decode()
+        return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def place_of(cursor: str) -> Place:
     """Raises OperatorError for what is no cursor of ours."""
     try:
-        version, deadline, raw = _PLACE.unpack(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+        packed = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        version, deadline, raw = _PLACE.unpack(packed)
     except (ValueError, struct.error):
         raise OperatorError("cursor: give back the one of the page before, as it is") from None
     if version != _VERSION:

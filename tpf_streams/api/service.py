@@ -1,0 +1,177 @@
+"""What the routes stand on: who answers, for whom, within which bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
+
+from tpf_streams.api.access import Access, Caller
+from tpf_streams.api.limits import ApiLimits
+from tpf_streams.api.problems import ProblemError, unavailable
+from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
+from tpf_streams.dsl.load import LoadedPipeline
+from tpf_streams.dsl.payload_schema import Schema, completion_schema, input_schema
+from tpf_streams.errors import LogError, RetryableError
+from tpf_streams.runtime.control import Answers
+from tpf_streams.runtime.engine_thread import EngineStoppedError
+from tpf_streams.runtime.pending_feed import PendingFeed
+from tpf_streams.runtime.refusals import (
+    DeletedError,
+    ElsewhereError,
+    FailedError,
+    MisfitError,
+    NotFinishedError,
+    NotFoundError,
+    OperatorError,
+    TooLargeError,
+    UndecidedError,
+)
+
+log = logging.getLogger(__name__)
+
+Elsewhere = Callable[[web.Request, ElsewhereError], Awaitable[web.StreamResponse]]
+"""What is answered to a request about rows that are not here. The body that came is in `request[reading.BODY]`."""
+
+_STATUS: Mapping[type[OperatorError], int] = {
+    NotFoundError: 404,
+    DeletedError: 410,
+    NotFinishedError: 409,
+    FailedError: 409,
+    MisfitError: 422,
+    TooLargeError: 413,
+}
+
+
+async def ask_again(request: web.Request, error: ElsewhereError) -> web.StreamResponse:
+    """Never a 404: the rows are somewhere, or about to be."""
+    return unavailable(error.code, str(error)).response()
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """`answers`: the operator's commands, wherever the engine runs. `ready`: whether every partition of this process is
+    open; `partitions`: those. `metrics` None: switched off."""
+
+    answers: Answers
+    loaded: LoadedPipeline
+    feed: PendingFeed
+    ready: Callable[[], bool]
+    partitions: Callable[[], Sequence[int]]
+    metrics: Callable[[], CollectorRegistry | None] = lambda: None
+    elsewhere: Elsewhere = ask_again
+    limits: ApiLimits = field(init=False)
+    access: Access = field(init=False)
+    schemas: Mapping[str, Schema] = field(init=False)
+    """Of completions, by step id."""
+    input_schema: Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        types = self.loaded.types
+        object.__setattr__(self, "limits", ApiLimits.of(self.loaded.settings))
+        object.__setattr__(self, "access", Access.of(self.loaded.settings))
+        object.__setattr__(
+            self, "schemas", {step.step_id: completion_schema(types, step) for step in self.await_steps()}
+        )
+        object.__setattr__(self, "input_schema", input_schema(types, self.definition))
+
+    @property
+    def definition(self) -> PipelineDefinition:
+        return self.loaded.definition
+
+    def await_steps(self) -> list[AwaitDefinition]:
+        return [step for step in self.definition.steps if isinstance(step, AwaitDefinition)]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, and who makes it."""
+
+    api: Api
+    request: web.Request
+    caller: Caller
+
+    async def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """The operator's answer, of rows of the caller's tenant alone. Raises OperatorError, LogError, TimeoutError."""
+        named = {"tenantId": self.caller.tenant, **arguments}
+        async with asyncio.timeout(self.api.limits.answer_s):
+            return await self.api.answers.answer(command, named)
+
+
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Of the query, or a header. The path's own are in the path."""
+
+    name: str
+    help: str
+    place: str = "query"
+    required: bool = False
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row of the table. `answers`: status -> model, a JSON Schema, or None where the body is no JSON.
+
+    `tenant`: "named" (the header is wanted), "default" (it may be left out), or "none": the route is about the process.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: Mapping[int, type[BaseModel] | Schema | None]
+    body: type[BaseModel] | str | None = None
+    """A model; or `input`: the pipeline's own input."""
+    body_optional: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    refusals: tuple[int, ...] = ()
+    tenant: str = "default"
+
+
+def guarded(api: Api, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The handler as aiohttp calls it, with every refusal said in HTTP. Bad input is never a 5xx (contract 0.4)."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            caller = Caller("")
+            if route.tenant != "none":
+                caller = api.access.caller(request, explicit=route.tenant == "named")
+            return await route.handler(Call(api, request, caller))
+        except ElsewhereError as error:
+            return await api.elsewhere(request, error)
+        except Exception as error:
+            return problem_of(error).response()
+
+    return answer
+
+
+def problem_of(error: Exception) -> ProblemError:
+    """What a client is told of what went wrong. Raises aiohttp's own refusals."""
+    match error:
+        case ProblemError():
+            return error
+        case UndecidedError() | TimeoutError():
+            return unavailable("undecided", "no outcome in time; it may still come true: ask again")
+        case OperatorError():
+            status = _STATUS.get(type(error), 400)
+            outcome = "invalid_argument" if error.code == OperatorError.code else error.code
+            return ProblemError(status, outcome, str(error), retry=isinstance(error, NotFinishedError))
+        case EngineStoppedError() | LogError() | RetryableError():
+            return unavailable("unavailable", "the engine cannot answer just now")
+        case web.HTTPException():
+            raise error
+    # Without its message, which may hold what was sent.
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    log.error("a request failed: %s in %s:%s", type(error).__name__, where.filename, where.lineno)
+    return ProblemError(500, "internal_error", type(error).__name__)
