@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpf_streams.core.token import TOKEN_CHARS_MAX, TokenClaims, TokenSigner, check_token
+from tpf_streams.core.token import TOKEN_CHARS_MAX, TokenClaims, TokenSigner, check_token, hinted
 from tpf_streams.errors import TerminalError, TokenError
 
 SECRET = "secret-for-tests"
@@ -255,3 +255,20 @@ def test_no_other_spelling_of_a_token_verifies(claims: TokenClaims, data: st.Dat
 def test_any_text_is_refused_as_a_token(text: str) -> None:
     with pytest.raises(TokenError):
         ROTATED.verify(text)
+
+
+@pytest.mark.parametrize(
+    ("token", "found"),
+    [
+        (GOLDEN, "interaction-1"),
+        (f"{PAYLOAD}.{'A' * 43}", "interaction-1"),
+        (SIGNATURE, None),
+        (signed(b"[]"), None),
+        ("é" * 50, None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_a_token_hints_at_its_interaction_before_it_is_checked(token, found):
+    """T21: by its token alone a completion finds its row; whether the token is genuine is asked there."""
+    assert hinted(token) == found
