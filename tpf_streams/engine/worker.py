@@ -97,7 +97,8 @@ class Worker:
     async def close(self) -> None:
         """Side by side: without its broker a task may last seconds, and a stop has ten for everything."""
         tasks = list(self.tasks.values())
-        self.tasks.clear()
+        for partition in list(self.tasks):
+            self._forget(partition)
         try:
             await _all_of(task.close() for task in tasks)
         finally:
@@ -236,7 +237,7 @@ class Worker:
 
     async def _drop(self, partition: int) -> None:
         """Close a task that is to be opened anew: what it has open stays open outside, so its slots stay taken."""
-        task = self.tasks.pop(partition, None)
+        task = self._forget(partition)
         if partition in self.partitions:
             self.environment.budgets.begin_opening(partition)
         if task is not None:
@@ -245,6 +246,10 @@ class Worker:
             except Exception:
                 # It must not end the driver, nor stand for the failure that the task is dropped for.
                 log.exception("partition %d was not closed well", partition)
+
+    def _forget(self, partition: int) -> Task | None:
+        self.environment.answers.lose(partition)
+        return self.tasks.pop(partition, None)
 
     async def _wait(self, task: Task, stop: asyncio.Event) -> None:
         """Until input comes, local work is done, a deadline is near, or the worker stops."""

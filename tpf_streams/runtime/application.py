@@ -173,8 +173,8 @@ class Application:
             self.dropped("not_found")
             return "not_found"
         origin = f"request/{uuid.uuid4()}"
-        outcome = self.environment.answers.expect(origin)
         home = partition_of(route, self.log.partitions)
+        outcome = self.environment.answers.expect(origin, home)
         topic = events_topic(self.definition.application_id)
         try:
             await self.log.append([completion_record(topic, home, name, data, self.clock.now_ms(), origin)])
@@ -221,11 +221,13 @@ class Application:
         )
 
     async def _told(self, parts: Callable[[str], Parts], route_id: str) -> str:
-        """Append what an operator wants and wait for what became of it. Raises TimeoutError: it may still come."""
+        """Append what an operator wants and wait for what became of it. Raises TimeoutError, and TaskLostError where
+        its partition is lost meanwhile: it may still come."""
         origin = f"request/{uuid.uuid4()}"
-        outcome = self.environment.answers.expect(origin)
+        record = self._home(route_id, *parts(origin))
+        outcome = self.environment.answers.expect(origin, record.partition)
         try:
-            await self.log.append([self._home(route_id, *parts(origin))])
+            await self.log.append([record])
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 return await outcome
         finally:
