@@ -9,12 +9,11 @@ from aiohttp import web
 
 from tpf_streams.api.models import Cancel, Execution, Redrive, Submitted, Wished
 from tpf_streams.api.problems import WISH_STATUS, ProblemError, refused
-from tpf_streams.api.reading import json_of, model_of
+from tpf_streams.api.reading import KEY_HEADER, json_of, model_of
 from tpf_streams.api.saying import said
 from tpf_streams.api.service import Call, Parameter, Route
 
 ROOT = "/pipeline/executions"
-KEY_HEADER = "Idempotency-Key"
 WRITE_S = 30.0
 """For a client to take the next piece of a long result."""
 
@@ -59,7 +58,7 @@ async def result(call: Call) -> web.StreamResponse:
 async def _long_result(call: Call, execution_id: str, page: dict[str, object]) -> web.StreamResponse:
     """Page by page, so that neither this process nor the engine's loop ever holds all of it. A page that cannot be had
     breaks the connection in the middle of the body, which no client can take for the end."""
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response = web.StreamResponse(headers={"Content-Type": "application/json", **call.marks})
     await response.prepare(call.request)
     first = True
     while True:

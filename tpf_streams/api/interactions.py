@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -9,10 +11,14 @@ from aiohttp import web
 
 from tpf_streams.api.executions import by, wished
 from tpf_streams.api.models import AwaitStep, Cancel, Completed, Completion, Interaction, Pending, Wished
-from tpf_streams.api.problems import OUTCOME_STATUS, ProblemError, refused
+from tpf_streams.api.peers import Peers, Share
+from tpf_streams.api.problems import OUTCOME_STATUS, ProblemError, refused, unavailable
 from tpf_streams.api.reading import json_of, model_of, whole_number
 from tpf_streams.api.saying import said, said_all
 from tpf_streams.api.service import Call, Parameter, Route
+from tpf_streams.runtime.cursor import Place, place_of
+from tpf_streams.runtime.pages import Part, merged
+from tpf_streams.runtime.refusals import ElsewhereError
 
 ROOT = "/pipeline/interactions"
 LIMIT, LIMIT_MAX = 50, 500
@@ -25,8 +31,43 @@ async def pending(call: Call) -> web.StreamResponse:
     limit = whole_number(query, "limit", LIMIT, LIMIT_MAX)
     filters = {name: query.get(name, "").strip() for name in FILTERS}
     cursor = query.get("cursor", "")
-    page = await call.ask("pending", limit=limit, cursor=cursor, payload=True, count=False, **filters)
-    return said_all(Pending, [_shown(it) for it in page["interactions"]], _links(call, page["nextCursor"]))
+    arguments = {"limit": limit, "cursor": cursor, "payload": True, "count": False, **filters}
+    found, following = await _page(call, arguments)
+    return said_all(Pending, found, _links(call, following))
+
+
+async def _page(call: Call, arguments: dict[str, Any]) -> tuple[Sequence[dict[str, Any]], str | None]:
+    """One page, and the cursor of the next. A client's is of all workers, a worker's of what it asks for."""
+    peers = call.api.peers
+    if call.hop is not None or peers is None:
+        page = await call.ask("pending", **arguments)
+        return [_shown(it) for it in page["interactions"]], page["nextCursor"]
+    if arguments["cursor"]:
+        place_of(arguments["cursor"])  # refused here, before others are asked
+    parts = await asyncio.gather(*(_part(call, peers, share, arguments) for share in peers.shares()))
+    whole = merged(parts, arguments["limit"], _place)
+    return whole.entries, whole.looked_to and whole.looked_to.cursor()
+
+
+async def _part(call: Call, peers: Peers, share: Share, arguments: dict[str, Any]) -> Part[dict[str, Any], Place]:
+    """What one worker has of a page. Raises ProblemError: without it the page would only look whole."""
+    if share.url is None:
+        try:
+            page = await call.ask("pending", owned=share.owned, **arguments)
+        except ElsewhereError as error:
+            # Not passed on: the partition's owner would answer for the whole list.
+            raise unavailable(error.code, str(error)) from None
+        found, following = [_shown(it) for it in page["interactions"]], page["nextCursor"]
+    else:
+        status, body, headers = await peers.fetch(call.request, share)
+        if status != 200:
+            raise unavailable("elsewhere", "a worker has not given its part of the list")
+        found, following = orjson.loads(body), headers.get(CURSOR_HEADER)
+    return Part(found, None if following is None else place_of(following))
+
+
+def _place(shown: Mapping[str, Any]) -> Place:
+    return Place(shown["deadlineEpochMs"], shown["interactionId"])
 
 
 def _links(call: Call, cursor: str | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from tpf_streams.errors import JsonPolicyError
 
 BODY = web.RequestKey("tpf-body", bytes)
 """Where in a request its body is kept: whoever passes the request on needs it again."""
+KEY_HEADER = "Idempotency-Key"
 M = TypeVar("M", bound=BaseModel)
 
 

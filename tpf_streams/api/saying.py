@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ def said(
 
 
 def said_all(
-    model: type[Answer], found: list[dict[str, Any]], headers: Mapping[str, str] | None = None
+    model: type[Answer], found: Iterable[Mapping[str, Any]], headers: Mapping[str, str] | None = None
 ) -> web.Response:
     body = orjson.dumps([shaped(model, it) for it in found])
     return web.Response(body=body, content_type="application/json", headers=headers)

@@ -28,7 +28,8 @@ class ApiServer:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._runner = web.AppRunner(application(api), access_log=None, shutdown_timeout=SHUTDOWN_S)
-        self._at: tuple[str, int] = ("", 0)
+        self.at: tuple[str, int] = ("", 0)
+        """Host and port, once it is open."""
 
     async def open(self, host: str, port: int) -> None:
         """Port 0 takes a free one. Raises ApiPortError."""
@@ -38,17 +39,19 @@ class ApiServer:
         except OSError as error:
             await self._runner.cleanup()
             raise ApiPortError(f"HTTP cannot be served on {host}:{port}: {error.strerror or error}") from error
-        self._at = self._runner.addresses[0][:2]
+        self.at = self._runner.addresses[0][:2]
 
     @property
     def url(self) -> str:
-        host, port = self._at
+        host, port = self.at
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def close(self) -> None:
         """Idempotent."""
         self._api.feed.close()
         await self._runner.cleanup()
+        if self._api.peers is not None:
+            await self._api.peers.close()
 
 
 def application(api: Api) -> web.Application:

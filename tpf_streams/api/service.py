@@ -14,7 +14,9 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from tpf_streams.api.access import Access, Caller
+from tpf_streams.api.hops import WORKER_HEADER, Owned, hop_of
 from tpf_streams.api.limits import ApiLimits
+from tpf_streams.api.peers import Peers
 from tpf_streams.api.problems import ProblemError, unavailable
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline
@@ -37,9 +39,6 @@ from tpf_streams.runtime.refusals import (
 
 log = logging.getLogger(__name__)
 
-Elsewhere = Callable[[web.Request, ElsewhereError], Awaitable[web.StreamResponse]]
-"""What is answered to a request about rows that are not here. The body that came is in `request[reading.BODY]`."""
-
 _STATUS: Mapping[type[OperatorError], int] = {
     NotFoundError: 404,
     DeletedError: 410,
@@ -50,15 +49,10 @@ _STATUS: Mapping[type[OperatorError], int] = {
 }
 
 
-async def ask_again(request: web.Request, error: ElsewhereError) -> web.StreamResponse:
-    """Never a 404: the rows are somewhere, or about to be."""
-    return unavailable(error.code, str(error)).response()
-
-
 @dataclass(frozen=True, slots=True)
 class Api:
     """`answers`: the operator's commands, wherever the engine runs. `ready`: whether every partition of this process is
-    open; `partitions`: those. `metrics` None: switched off."""
+    open; `partitions`: those. `metrics` None: switched off. `peers` None: there is no other worker."""
 
     answers: Answers
     loaded: LoadedPipeline
@@ -66,7 +60,7 @@ class Api:
     ready: Callable[[], bool]
     partitions: Callable[[], Sequence[int]]
     metrics: Callable[[], CollectorRegistry | None] = lambda: None
-    elsewhere: Elsewhere = ask_again
+    peers: Peers | None = None
     limits: ApiLimits = field(init=False)
     access: Access = field(init=False)
     schemas: Mapping[str, Schema] = field(init=False)
@@ -97,10 +91,19 @@ class Call:
     api: Api
     request: web.Request
     caller: Caller
+    hop: Owned | None = None
+    """The partitions that are asked for, where another worker asks on behalf of its client."""
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """Headers of an answer, for that worker."""
+        return {} if self.hop is None or self.api.peers is None else {WORKER_HEADER: self.api.peers.worker_id}
 
     async def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         """The operator's answer, of rows of the caller's tenant alone. Raises OperatorError, LogError, TimeoutError."""
         named = {"tenantId": self.caller.tenant, **arguments}
+        if self.hop is not None:
+            named["owned"] = self.hop
         async with asyncio.timeout(self.api.limits.answer_s):
             return await self.api.answers.answer(command, named)
 
@@ -143,17 +146,31 @@ def guarded(api: Api, route: Route) -> Callable[[web.Request], Awaitable[web.Str
     """The handler as aiohttp calls it, with every refusal said in HTTP. Bad input is never a 5xx (contract 0.4)."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        marks: Mapping[str, str] = {}
         try:
             caller = Caller("")
             if route.tenant != "none":
                 caller = api.access.caller(request, explicit=route.tenant == "named")
-            return await route.handler(Call(api, request, caller))
-        except ElsewhereError as error:
-            return await api.elsewhere(request, error)
+            call = Call(api, request, caller, hop_of(request))
+            marks = call.marks
+            response = await _answered(route, call)
         except Exception as error:
-            return problem_of(error).response()
+            response = problem_of(error).response()
+        if not response.prepared:
+            response.headers.update(marks)
+        return response
 
     return answer
+
+
+async def _answered(route: Route, call: Call) -> web.StreamResponse:
+    """Here, or by the worker that has the rows. Who is asked by another worker never asks a third."""
+    try:
+        return await route.handler(call)
+    except ElsewhereError as error:
+        if call.hop is not None or call.api.peers is None or error.assigned:
+            raise
+        return await call.api.peers.forward(call.request, error.partition)
 
 
 def problem_of(error: Exception) -> ProblemError:
@@ -161,6 +178,9 @@ def problem_of(error: Exception) -> ProblemError:
     match error:
         case ProblemError():
             return error
+        case ElsewhereError():
+            # Never a 404: the rows are somewhere, or about to be.
+            return unavailable(error.code, str(error))
         case UndecidedError() | TimeoutError():
             return unavailable("undecided", "no outcome in time; it may still come true: ask again")
         case OperatorError():

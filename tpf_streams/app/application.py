@@ -24,7 +24,7 @@ from tpf_streams.core.step import Json
 from tpf_streams.core.unit import AwaitUnitRecord
 from tpf_streams.dsl.assembly import Outline
 from tpf_streams.dsl.written import PipelineDocument
-from tpf_streams.runtime.advertised import advertised
+from tpf_streams.runtime.advertised import advertised, worker_id
 from tpf_streams.runtime.kafka import kafka_settings
 from tpf_streams.runtime.views import LogViews
 from tpf_streams.worker.service import EnginePlan, EngineService
@@ -140,9 +140,8 @@ class App(faust.App):
         conf = self.conf
         loaded = self._pipeline.load(engine_settings(conf, self._pipeline.given()))
         kafka = kafka_settings(loaded.settings, loaded.definition.application_id, security_of(conf))
-        return EnginePlan(
-            loaded, kafka, Path(conf.datadir), self._pipeline.path, advertised(loaded.settings, served_at(conf))
-        )
+        own = advertised(loaded.settings, worker_id(), served_at(conf))
+        return EnginePlan(loaded, kafka, Path(conf.datadir), self._pipeline.path, own)
 
     def _topic_of(self, name: str) -> TopicT:
         """One object a topic, as Faust wants it. The engine makes it: Faust's defaults would not serve."""

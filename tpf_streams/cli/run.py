@@ -21,7 +21,7 @@ from tpf_streams.cli.logs import LogKind, open_log
 from tpf_streams.cli.options import Config, Overrides, Pipeline, load_to_run, overrides_of
 from tpf_streams.cli.progress import Watch
 from tpf_streams.cli.providers import Simulation, simulated_steps
-from tpf_streams.cli.serving import Address, ServedApi, address_of, served_metrics, url_at
+from tpf_streams.cli.serving import Address, ServedApi, address_of, peers_of, served_metrics
 from tpf_streams.cli.summary import print_summary
 from tpf_streams.core.step import AwaitDefinition, PipelineDefinition
 from tpf_streams.dsl.load import LoadedPipeline
@@ -30,7 +30,7 @@ from tpf_streams.errors import DefinitionError, Problem
 from tpf_streams.logs.kafka import KafkaLog
 from tpf_streams.logs.memory import MemoryLog
 from tpf_streams.ports import Clock
-from tpf_streams.runtime.advertised import advertised
+from tpf_streams.runtime.advertised import advertised, worker_id
 from tpf_streams.runtime.batch import BatchRun, Companion
 from tpf_streams.runtime.build import build, submissions
 from tpf_streams.runtime.control import ControlServer
@@ -269,7 +269,6 @@ async def _run(
             executor=pool,
             tally=tally,
             metrics=metrics,
-            advertised=advertised(loaded.settings, url_at(options.http_at)) if isinstance(log, KafkaLog) else None,
             watchers=() if options.http_at is None else (feed,),
         )
         operator = Operator(
@@ -283,10 +282,15 @@ async def _run(
         if metrics is not None:
             companions.append(Sampler(application, metrics.measures, _store_of(log, options.data_dir)).run)
         elsewhere = Elsewhere(log, tally) if isinstance(log, KafkaLog) else None
+        name, served_at = worker_id(), None
         if options.http_at is not None:
-            served = ServedApi(loaded, operator, application, feed, metrics)
+            peers = await peers_of(log, loaded, name)
+            served = ServedApi(loaded, operator, application, feed, metrics, peers)
             await served.open(options.http_at, stack)
             companions.append(served.run)
+            served_at = served.url
+        if isinstance(log, KafkaLog):
+            application.environment.advertised = advertised(loaded.settings, name, served_at)
         batch = BatchRun(
             application,
             views,

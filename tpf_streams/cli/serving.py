@@ -7,13 +7,18 @@ import socket
 from contextlib import AsyncExitStack
 
 from tpf_streams.api import Api, ApiPortError, ApiServer
+from tpf_streams.api.limits import ApiLimits
+from tpf_streams.api.peers import Peers
 from tpf_streams.cli.console import Exit, fail, say
 from tpf_streams.dsl.load import LoadedPipeline
+from tpf_streams.engine.owners import Owners
+from tpf_streams.logs.kafka import KafkaLog
 from tpf_streams.observability.exposition import MetricsPortError, MetricsServer
 from tpf_streams.observability.metrics import Metrics
 from tpf_streams.runtime.advertised import url_of
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.build import metrics_of
+from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.operator import Operator
 from tpf_streams.runtime.pending_feed import PendingFeed
 
@@ -30,9 +35,13 @@ def address_of(text: str) -> Address:
     return host.strip("[]") or LOOPBACK, int(port)
 
 
-def url_at(at: Address | None) -> str | None:
-    """How other workers reach the API, as far as that is known before it listens."""
-    return None if at is None or at[1] == 0 else url_of(*at, socket.gethostname())
+async def peers_of(log: ViewableLog, loaded: LoadedPipeline, worker_id: str) -> Peers | None:
+    """The other workers; None on a log that has none. Raises LogError."""
+    if not isinstance(log, KafkaLog):
+        return None
+    owners = Owners(log.partitions)
+    await log.follow_owners(owners.told)
+    return Peers(owners, worker_id, ApiLimits.of(loaded.settings).answer_s)
 
 
 def served_metrics(
@@ -64,6 +73,7 @@ class ServedApi:
         application: Application,
         feed: PendingFeed,
         metrics: Metrics | None,
+        peers: Peers | None,
     ) -> None:
         self._opened = False
         self._application = application
@@ -76,6 +86,7 @@ class ServedApi:
                 ready=lambda: self._opened and worker.ready,
                 partitions=lambda: list(worker.tasks),
                 metrics=lambda: None if metrics is None else metrics.registry,
+                peers=peers,
             )
         )
 
@@ -86,6 +97,11 @@ class ServedApi:
             fail(f"--http: {error}", Exit.USAGE)
         stack.push_async_callback(self._server.close)
         say(f"HTTP: {self._server.url}, described at {self._server.url}/openapi.json")
+
+    @property
+    def url(self) -> str:
+        """How other workers reach it."""
+        return url_of(*self._server.at, socket.gethostname())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Companion of the run: the engine is open; when it is to stop, requests stop first."""

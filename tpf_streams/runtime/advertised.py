@@ -15,10 +15,10 @@ from tpf_streams.errors import DefinitionError, Problem
 KEY = "http.advertised-url"
 
 
-def advertised(settings: Settings, served_at: str | None) -> Advertised:
+def advertised(settings: Settings, worker_id: str, served_at: str | None) -> Advertised:
     """`served_at`: the URL of this process's web server, None without one. Raises DefinitionError for a setting that is
     no URL of a server."""
-    return Advertised(worker_id(), None if served_at is None else _given(settings) or served_at)
+    return Advertised(worker_id, None if served_at is None else _given(settings) or served_at)
 
 
 def worker_id() -> str:

@@ -50,12 +50,13 @@ class InteractionQuestions:
         """Open ones in the order of their deadlines, from behind `cursor` on.
 
         `assignee`, `group`, `stepId` and `tenantId` leave out the others; a blank one is as good as none. A page may be
-        short of `limit`, and even empty: `nextCursor` alone says whether there is more.
+        short of `limit`, and even empty: `nextCursor` alone says whether there is more. `owned`: of these partitions
+        alone, which must be here all the while.
         """
-        cursor = arguments.get("cursor")
+        cursor, owned = arguments.get("cursor"), arguments.get("owned")
         page = _Page(limit_in(arguments))
         payload, token = bool(arguments.get("payload")), bool(arguments.get("token"))
-        for place in self._asked.views.waiting(place_of(str(cursor)) if cursor else None):
+        for place in self._asked.views.waiting(place_of(str(cursor)) if cursor else None, owned):
             if page.full:
                 break
             interaction = self._asked.views.interaction(place.interaction_id)
@@ -65,6 +66,8 @@ class InteractionQuestions:
                 await page.take(place, self.shown(interaction, payload=payload, token=token))
         else:
             page.last = None
+        if owned is not None:
+            self._asked.whereabouts.confirm(owned)
         found: Answer = {"interactions": page.shown, "nextCursor": page.last and page.last.cursor()}
         return {"count": self._asked.views.pending_count(), **found} if arguments.get("count", True) else found
 

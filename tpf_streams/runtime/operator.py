@@ -23,6 +23,8 @@ from tpf_streams.runtime.topology import described
 from tpf_streams.runtime.views import Answer, LogViews
 
 SETTLE_S = 10.0
+READS = {"execution": "executionId", "result": "executionId", "interaction": "interactionId"}
+"""Commands that tell of one row as it is now, and the argument that names it."""
 
 
 class Operator:
@@ -47,11 +49,22 @@ class Operator:
         }
 
     async def answer(self, command: str, arguments: Arguments) -> Answer:
-        """The answer, with the partitions it knows little of. Raises OperatorError, and what the log raises."""
+        """The answer, with the partitions it knows little of. Raises OperatorError, and what the log raises.
+
+        `owned` of any command: partition -> incarnation, as who asks for another worker knows them; where they are not
+        here so, nothing is answered. A list is then of these alone.
+        """
         found = self._commands.get(command)
         if found is None:
             raise OperatorError(f"unknown command; known are {', '.join(self._commands)}")
+        owned = arguments.get("owned")
+        if owned is not None:
+            self._asked.whereabouts.confirm(owned)
         answer = await found(arguments)
+        if command in READS:
+            # Once more, behind the reading: a worker that was frozen in between has read what a successor may have
+            # changed since.
+            self._asked.whereabouts.check(str(arguments.get(READS[command]) or ""))
         if command == "lifecycle":
             return answer  # from the log itself, whoever has the partition
         return {**answer, "unseenPartitions": list(self._log.unseen)} if self._log.unseen else answer

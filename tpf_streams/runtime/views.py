@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -226,9 +226,10 @@ class LogViews:
             if interaction is not None and not interaction.status.terminal:
                 yield interaction
 
-    def waiting(self, after: Place | None = None) -> Iterator[Place]:
-        """Where open interactions stand, in their order over all partitions, behind `after`; read as it is asked."""
-        return heapq.merge(*(self._waiting(store, keys, after) for store, keys in self._parts()))
+    def waiting(self, after: Place | None = None, partitions: Collection[int] | None = None) -> Iterator[Place]:
+        """Where open interactions stand, in their order over all partitions or over these, behind `after`; read as it
+        is asked."""
+        return heapq.merge(*(self._waiting(store, keys, after) for store, keys in self._parts(partitions)))
 
     def _waiting(self, store: ReadableStore, keys: Keys, after: Place | None) -> Iterator[Place]:
         start, end = keys.all_deadlines()
@@ -279,9 +280,10 @@ class LogViews:
                 start = found[-1][0] + b"\0"
                 await asyncio.sleep(0)
 
-    def _parts(self) -> Iterator[tuple[ReadableStore, Keys]]:
+    def _parts(self, partitions: Collection[int] | None = None) -> Iterator[tuple[ReadableStore, Keys]]:
         for number, keys in enumerate(self._keys):
-            yield self._log.store(number), keys
+            if partitions is None or number in partitions:
+                yield self._log.store(number), keys
 
     def _part_of(self, route_id: str) -> tuple[ReadableStore, Keys] | None:
         route = route_of(route_id)

@@ -6,6 +6,7 @@ that are elsewhere nothing is said here: neither that they are missing, nor what
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,7 +21,8 @@ class Where(StrEnum):
     ELSEWHERE = "elsewhere"
     """Another worker has the partition, or nobody yet."""
     OPENING = "opening"
-    """This process has the partition, and has not opened it yet: in a moment it is known."""
+    """This process has the partition, and has not opened it yet, or cannot be sure that it has it still: in a moment it
+    is known."""
     NOWHERE = "nowhere"
     """No id of ours: it routes nowhere."""
 
@@ -59,8 +61,17 @@ class Whereabouts:
             f"partition {home.partition}, where it is waited for, {what}", home.partition, assigned=opening
         )
 
+    def confirm(self, owned: Mapping[int, int]) -> None:
+        """Raises ElsewhereError unless each of these partitions is open here, under the incarnation beside it."""
+        tasks = {} if self._application is None else self._application.worker.tasks
+        for partition, incarnation in owned.items():
+            task = tasks.get(partition)
+            if task is None or task.log.incarnation != incarnation or self._where(partition) is not Where.HERE:
+                message = f"partition {partition} is not here any more as it was when this was asked"
+                raise ElsewhereError(message, partition)
+
     def _where(self, partition: int) -> Where:
-        if partition not in self._log.unseen:
+        if partition not in self._log.unseen and self._log.is_current(partition):
             return Where.HERE
         mine = self._application is not None and partition in self._application.worker.partitions
         return Where.OPENING if mine else Where.ELSEWHERE

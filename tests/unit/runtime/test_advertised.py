@@ -28,11 +28,11 @@ def settings_with(text: str | None):
     ],
 )
 def test_the_setting_stands_above_the_servers_own_address(text, told):
-    assert advertised(settings_with(text), SERVED).url == told
+    assert advertised(settings_with(text), "w", SERVED).url == told
 
 
 def test_who_serves_nothing_has_no_address():
-    assert advertised(settings_with("http://worker-1:8080"), None).url is None
+    assert advertised(settings_with("http://worker-1:8080"), "w", None).url is None
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_who_serves_nothing_has_no_address():
 )
 def test_what_is_no_address_of_a_server_is_refused(text, why):
     with pytest.raises(DefinitionError) as caught:
-        advertised(settings_with(text), SERVED)
+        advertised(settings_with(text), "w", SERVED)
     (problem,) = caught.value.problems
     assert (problem.key, problem.message.startswith(why)) == (KEY, True), problem.message
     assert "hidden" not in str(caught.value)
