@@ -25,6 +25,8 @@ KEYS = {"tests", "later"}
 FIELD_TEST = re.compile(r"::test_[or]\d+_")
 REASON_CHARS_MIN = 10
 """A reason says what is missing; a single word does not."""
+AWAITED = ("SQS", "webhook", "HTTP")
+"""What is still to come, and alone may leave a scenario without all of its tests."""
 
 
 def test_every_scenario_has_its_place():
@@ -39,7 +41,7 @@ def test_a_scenario_is_shown_by_tests_that_exist(ident):
     assert entry.keys() <= KEYS
     tests, later = entry.get("tests", []), entry.get("later", "")
     assert tests or later, "neither a test nor what it needs"
-    assert not later or len(later) >= REASON_CHARS_MIN
+    assert not later or (len(later) >= REASON_CHARS_MIN and any(name in later for name in AWAITED))
     assert len(tests) == len(set(tests))
     missing = [name for name in tests if name not in names_in(name.partition("::")[0])]
     assert {name: elsewhere(name) for name in missing} == {}, "gone, or moved to where it says"

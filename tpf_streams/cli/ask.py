@@ -40,12 +40,22 @@ class Question:
 
 def answer_to(question: Question) -> Answer:
     """The answer; what it does not cover is told. Raises TpfError."""
+    _check_texts(question.arguments)
     answer = _answer_to(question)
     unseen = answer.get("unseenPartitions")
     if unseen:
         numbers = ", ".join(map(str, unseen))
         say(f"partitions {numbers} are not open here: what waits there another worker knows, or this one soon")
     return answer
+
+
+def _check_texts(arguments: Mapping[str, Any]) -> None:
+    """A word of the command line that is no UTF-8 comes as text that nothing can write."""
+    for name, value in arguments.items():
+        try:
+            _ = isinstance(value, str) and value.encode()
+        except UnicodeEncodeError:
+            fail(f"{name}: UTF-8 is wanted", Exit.USAGE)
 
 
 def _answer_to(question: Question) -> Answer:

@@ -71,8 +71,12 @@ def is_control(error: BaseException) -> bool:
 
 
 def code_of(error: BaseException) -> str:
-    """The stable name of a failure: its own code, else its class. Other libraries' codes are numbers, or methods."""
-    code = getattr(error, "code", None)
+    """The stable name of a failure: its own code, else its class. Other libraries' codes are numbers, or methods, or
+    raise when they are asked: then their step would fail, and its task with it, again and again."""
+    try:
+        code = getattr(error, "code", None)
+    except Exception:
+        code = None
     return code if isinstance(code, str) and code else type(error).__name__
 
 

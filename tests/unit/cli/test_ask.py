@@ -33,3 +33,18 @@ def test_of_several_workers_one_is_to_be_named(workers):
 def test_without_a_worker_nobody_can_answer_for_kafka(workers, inside):
     code, told = asked(workers / inside)
     assert (code, "no worker runs there" in told) == (2, True), told
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("reason", ["cancel", "an-id", "--reason", "caf\udce9"]),
+        ("reason", ["redrive", "an-id", "--reason", "caf\udce9"]),
+        ("executionId", ["redrive", "caf\udce9"]),
+        ("payload", ["complete", "--interaction-id", "an-id", "--payload", "caf\udce9"]),
+    ],
+)
+def test_words_of_another_encoding_are_a_wrong_call(tmp_path, name, words):
+    """As a terminal of Latin-1 types them; they were an internal error."""
+    found = CliRunner().invoke(app, [*words, "--data-dir", str(tmp_path)])
+    assert (found.exit_code, f"{name}: UTF-8 is wanted" in found.stderr) == (2, True), found.stderr

@@ -198,6 +198,12 @@ class Asked(Exception):
         return "UNAVAILABLE"
 
 
+class Guarded(Exception):
+    @property
+    def code(self):
+        raise RuntimeError("not connected")
+
+
 class Blank(Exception):
     code = ""
 
@@ -212,13 +218,14 @@ class Named(Exception):
         (Unprintable(), "Unprintable", "Unprintable"),
         (Numbered("gone"), "Numbered", "gone"),
         (Asked(), "Asked", "Asked"),
+        (Guarded("x"), "Guarded", "x"),
         (Blank("x"), "Blank", "x"),
         (Named("x"), "OUT_OF_STOCK", "x"),
         (TerminalError("x"), "TERMINAL", "x"),
     ],
 )
 async def test_whatever_a_library_raises_has_a_code_and_a_message(error, code, message):
-    """Codes of other libraries are numbers, or methods: no row could hold them."""
+    """Codes of other libraries are numbers, or methods, which no row could hold; or they raise when they are asked."""
     assert (code_of(error), message_of(error)) == (code, message)
     segment = runner(pipeline("s"), Failing(error), policy=RetryPolicy(limit=0))
     event = await segment.run(OWED, 1, False, CONTEXT)
