@@ -42,17 +42,26 @@ def split(item: dict[str, str]):
     for number in range({ITEMS}):
         yield {{"id": str(number)}}
 """
+HALF = ITEMS // 2
 PROVIDER = """
+import time
+from pathlib import Path
+
+KILLED = Path(__file__).with_name("killed")
+
+
 def answer(request, options):
     asked = request["requestPayload"]
     if isinstance(asked, dict) and asked["id"].endswith("w"):
+        while asked["id"] == "HALFaw" and not KILLED.exists():
+            time.sleep(0.05)
         return [{"id": asked["id"] + "l"}, {"id": asked["id"] + "r"}]
     if isinstance(asked, dict):
         return {"id": asked["id"] + "a"}
     if asked[0]["id"].endswith("a"):
         return [{"id": item["id"] + "w"} for item in asked]
     return {"id": " ".join(item["id"] for item in asked)}
-"""
+""".replace("HALF", str(HALF))
 
 
 def test_every_shape_over_a_kill(tmp_path, bootstrap_servers):
@@ -68,11 +77,13 @@ def test_every_shape_over_a_kill(tmp_path, bootstrap_servers):
     def words(*inputs: Path) -> list[str | Path]:
         return lists.run_words(*inputs, out=tmp_path / "out", data=tmp_path / "data")
 
-    with lists.provider("--delay-ms", "50", "--permits-per-second", "150", log=tmp_path / "provider.log"):
+    with lists.provider(log=tmp_path / "provider.log"):
         with started(*words(tmp_path / "input.json")) as run:
-            wait_until(lambda: asked("halves") >= ITEMS // 4, 90, 0.2)
+            wait_until(lambda: asked("halves") > HALF, 90, 0.2)
             run.send_signal(signal.SIGKILL)
+            run.wait(10)
         assert asked("sum") == 0, "killed in the middle of what the list became"
+        (tmp_path / "killed").touch()
         result = result_of(tpf(*words(), timeout=120))
     assert (result["executions"], result["continued"]) == ({"SUCCEEDED": 1}, 1)
     (output,) = lists.output_values()
