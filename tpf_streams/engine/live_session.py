@@ -124,7 +124,7 @@ class LiveSession:
     async def pull(self, row: SessionRecord, count: int) -> ItemsPulled | ItemsRecalled | SourceFailed | None:
         """The next elements behind the committed position, tried again as the retry policy says.
 
-        With a count of 0 it only looks ahead; None: there are more.
+        With a count of 0 it only looks ahead; None: there are more, or the session was closed meanwhile.
         """
         if row.recalling:
             return ItemsRecalled(self.execution_id, row.next_item_index, count, self._generation)
@@ -158,6 +158,8 @@ class LiveSession:
                         generation=self._generation,
                     )
             await self._runner.clock.sleep(pause)
+            if self.closed:
+                return None  # its execution was cancelled: nobody wants the source any more
             attempt += 1
 
     async def close(self) -> None:

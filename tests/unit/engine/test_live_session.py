@@ -152,6 +152,28 @@ async def test_a_source_that_stays_broken_gives_up():
     assert "Traceback" in failed.detail
 
 
+async def test_a_source_is_not_opened_any_more_once_the_session_is_closed():
+    """A cancelled execution's source would be read for as long as its retries last."""
+    clock = ManualClock()
+    opened: list[int] = []
+
+    def broken(count):
+        opened.append(count)
+        if count:
+            raise OSError("the folder is away")
+        yield count
+
+    session = session_of(broken, clock=clock, limit=1_000)
+    pulling = asyncio.ensure_future(session.pull(row(), 2))
+    await asyncio.sleep(0.01)
+    assert opened == [10]
+    session.pulling = True
+    await session.close()
+    clock.advance(100)
+    assert await asyncio.wait_for(pulling, 5) is None
+    assert opened == [10]
+
+
 async def test_closing_gives_every_slot_back_and_those_that_come_later():
     budgets = Budgets(pipeline("Sk", max_concurrency=4))
     for _ in range(3):
