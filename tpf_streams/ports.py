@@ -315,8 +315,16 @@ class BoundStep(Protocol):
         """Whether the step takes a value; items of other union arms pass by (contract 12.2)."""
         ...
 
-    def call(self, value: object, context: StepContext) -> Any:
-        """A result, an awaitable, an iterator or an async iterator, by `kind`. Raises PayloadError and what it does."""
+    @property
+    def takes_context(self) -> bool:
+        """Whether the callable asks for a context."""
+        ...
+
+    def call(self, value: object, context: StepContext | None) -> Any:
+        """A result, an awaitable, an iterator or an async iterator, by `kind`. Raises PayloadError and what it does.
+
+        `context` may be None where it takes none.
+        """
         ...
 
     @property

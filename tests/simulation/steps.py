@@ -170,6 +170,8 @@ _KINDS = {
 class _Bound:
     """`ports.BoundStep`."""
 
+    takes_context = True
+
     def __init__(self, steps: Steps, call: Call) -> None:
         self.kind = _KINDS[call.style]
         self.name = f"step {call.index}"
@@ -183,7 +185,7 @@ class _Bound:
     def finish(self, result: Any) -> Any:
         return result
 
-    def call(self, value: Any, context: StepContext) -> Any:
+    def call(self, value: Any, context: StepContext | None) -> Any:
         step = self._steps.pipeline.definition.steps[self._index]
         if step.joins:
             return self._each(value) if step.expands else self._join(list(value))

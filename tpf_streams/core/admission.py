@@ -69,8 +69,8 @@ def find_row(draft: Draft, envelope: CompletionEnvelope) -> InteractionRecord | 
     ):
         by_correlation = row_of(draft, interaction_of(draft, envelope.correlation_id))
     found = by_interaction or by_correlation
-    size = row_bytes(envelope.response_payload)
-    if size > draft.definition.limits.max_payload_bytes:
+    limit = draft.definition.limits.max_payload_bytes
+    if envelope.payload_bytes_max > limit and (size := row_bytes(envelope.response_payload)) > limit:
         check_large(draft, envelope, found, size)
     if found is None:
         return None
@@ -199,7 +199,7 @@ def check_row_token(
         return
     if draft.state.signer is None:
         raise _Refused(Outcome.RESUME_TOKEN_REJECTED, "no resume token secret is configured")
-    if draft.state.signer.signed(token, interaction.claims()):
+    if draft.state.signer.gave(token, interaction.claims()):
         return
     try:
         check_token(

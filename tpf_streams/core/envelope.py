@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
@@ -59,7 +61,8 @@ class EnvelopeRefusedError(EnvelopeError):
 class CompletionEnvelope:
     """A completion as a provider sent it. Texts are trimmed; blank ones are None. Nothing is looked up yet.
 
-    `unknown_fields` are counted and otherwise ignored.
+    `unknown_fields` are counted and otherwise ignored. `payload_bytes_max`: what the payload has at the most, as far as
+    the bytes that came tell: most are so few that nobody need measure it.
     """
 
     tenant_id: str
@@ -70,6 +73,7 @@ class CompletionEnvelope:
     actor: str | None
     response_payload: Json
     unknown_fields: tuple[str, ...] = ()
+    payload_bytes_max: int = field(default=sys.maxsize, compare=False)
 
 
 def parse_completion(data: bytes | None, *, max_bytes: int, strict: bool = False) -> CompletionEnvelope:
@@ -101,7 +105,7 @@ def _parse(data: bytes | None, max_bytes: int, strict: bool) -> CompletionEnvelo
     assert data is not None
     if len(data) * _GROWTH_MAX > max_bytes and len(dumps(found.get("responsePayload"))) > max_bytes:
         raise EnvelopeRefusedError(EnvelopeReason.PAYLOAD_TOO_LARGE)
-    return _envelope(found, _unknown(found, strict))
+    return _envelope(found, _unknown(found, strict), len(data) * _GROWTH_MAX)
 
 
 def envelope_bytes(envelope: CompletionEnvelope) -> bytes:
@@ -187,7 +191,7 @@ def _unknown(found: dict[str, Json], strict: bool) -> tuple[str, ...]:
     return unknown
 
 
-def _envelope(found: dict[str, Json], unknown: tuple[str, ...]) -> CompletionEnvelope:
+def _envelope(found: dict[str, Json], unknown: tuple[str, ...], bytes_max: int) -> CompletionEnvelope:
     tenant_id = _text(found, "tenantId")
     if tenant_id is None:
         raise _wrong_shape("tenantId must not be blank")
@@ -198,7 +202,9 @@ def _envelope(found: dict[str, Json], unknown: tuple[str, ...]) -> CompletionEnv
     if payload is None:
         raise _wrong_shape("responsePayload must not be null")
     token, idempotency, actor = _token(found), _text(found, "idempotencyKey"), _text(found, "actor")
-    return CompletionEnvelope(tenant_id, interaction_id, correlation_id, token, idempotency, actor, payload, unknown)
+    return CompletionEnvelope(
+        tenant_id, interaction_id, correlation_id, token, idempotency, actor, payload, unknown, bytes_max
+    )
 
 
 def _text(found: dict[str, Json], name: str) -> str | None:
@@ -225,7 +231,7 @@ def _wrong_shape(message: str) -> EnvelopeRefusedError:
 
 
 def _escape(text: str) -> str:
-    return _ESCAPED.sub(_escape_one, text)
+    return text if text.isalnum() else _ESCAPED.sub(_escape_one, text)
 
 
 @lru_cache(maxsize=1_024)

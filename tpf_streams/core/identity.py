@@ -70,9 +70,8 @@ def id_bytes(text: str) -> bytes | None:
 
 def route_of(text: str) -> int | None:
     """The route hash in an id of ours, or None: that id routes nowhere (`not_found`)."""
-    if _OUR_ID.fullmatch(text) is None:
-        return None
-    return int(text[:8], 16)
+    raw = id_bytes(text)
+    return None if raw is None else int.from_bytes(raw[:4], "big")
 
 
 class KeyedDigest:

@@ -78,6 +78,8 @@ class State:
         self._dirty: dict[bytes, object | None] = {}
         self._sealed: dict[bytes, object | None] = {}
         self._new_owed: set[bytes] = set()
+        # Of everything owed somebody keeps the work in memory, so its keys may be there too.
+        self._owed = {key for key, _ in store.scan(*self.keys.all_owed())}
         self._units: dict[tuple[str, int, int], UnitIds] = {}
 
     def unit_ids(self, execution: ExecutionRecord, step: AwaitDefinition) -> UnitIds:
@@ -228,16 +230,18 @@ class State:
             dirty[key] = record
 
     def _passes_by(self, key: bytes, record: object | None) -> bool:
-        """Whether what is owed is done in the turn that owes it: then nobody need ever hear of it. To ask the store for
-        a row that is not there costs less than to delete it there, and in a changelog."""
+        """Whether what is owed is done in the turn that owes it: then nobody need ever hear of it, neither the store
+        nor a changelog."""
         if record is None:
+            self._owed.discard(key)
             if key not in self._new_owed:
                 return False
             self._new_owed.discard(key)
             del self._dirty[key]
             return True
-        if key not in self._dirty and not self._sealed.get(key) and self._store.get(key) is None:
+        if key not in self._owed and key not in self._dirty:
             self._new_owed.add(key)
+        self._owed.add(key)
         return False
 
     @property

@@ -58,7 +58,7 @@ class StepBinding:
     to_input: Callable[[Any], Any]
     finish: Callable[[Any], Any]
 
-    def call(self, value: object, context: StepContext) -> Any:
+    def call(self, value: object, context: StepContext | None) -> Any:
         """A result, an awaitable, an iterator or an async iterator, by `kind`. Raises PayloadError, and its own."""
         argument = self.to_input(value)
         return self.callable(argument, context) if self.takes_context else self.callable(argument)

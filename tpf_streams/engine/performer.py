@@ -98,10 +98,12 @@ class Performer:
     def run_inline(self, effect: fx.RunSegment) -> list[Json]:
         """Raises whatever a step raises."""
         began = time.perf_counter()
-        outputs = self._env.runner.run_inline(effect.owed, effect.value, effect.converted, self._context(effect.owed))
+        owed, runner = effect.owed, self._env.runner
+        context = self._context(owed) if runner.tells_inline(owed.step_index) else None
+        outputs = runner.run_inline(owed, effect.value, effect.converted, context)
         took_ms = (time.perf_counter() - began) * 1000
         if took_ms > INLINE_MS:
-            self._slow_inline(effect.owed.step_index, took_ms)
+            self._slow_inline(owed.step_index, took_ms)
         return outputs
 
     def hand_back(self, owed: OwedRecord) -> None:

@@ -48,6 +48,10 @@ class SegmentRunner:
             index: bool(steps) and all(self._quick(step) for step in steps)
             for index, steps in ((i, definition.segment(i)) for i in range(len(definition.steps)))
         }
+        self._told = {
+            index: any(bindings.step(step.index).takes_context for step in definition.segment(index))
+            for index in self._inline
+        }
 
     def _quick(self, step: StepDefinition) -> bool:
         return (
@@ -60,7 +64,11 @@ class SegmentRunner:
         """Whether the segment from `index` is declared pure and quick, and so runs inside the turn."""
         return self._inline[index]
 
-    def run_inline(self, owed: OwedRecord, value: object, converted: bool, context: StepContext) -> list[Json]:
+    def tells_inline(self, index: int) -> bool:
+        """Whether a step of the inline segment from `index` asks for a context: one is made of two rows each time."""
+        return self._told[index]
+
+    def run_inline(self, owed: OwedRecord, value: object, converted: bool, context: StepContext | None) -> list[Json]:
         """The segment's outputs. Raises whatever a step raises."""
         if not converted:
             value = self.bindings.decode(owed.step_index, value)

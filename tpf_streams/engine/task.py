@@ -24,7 +24,7 @@ from tpf_streams.core.execution import ExecutionRecord
 from tpf_streams.core.retention import DELETE_AT_ONCE
 from tpf_streams.core.state import State
 from tpf_streams.core.unit import SessionRecord
-from tpf_streams.engine.afterwards import Afterwards, uncancelled
+from tpf_streams.engine.afterwards import Afterwards, breathe, uncancelled
 from tpf_streams.engine.clock import PartitionTime
 from tpf_streams.engine.environment import Environment
 from tpf_streams.engine.jobs import Jobs
@@ -45,8 +45,6 @@ log = logging.getLogger(__name__)
 
 LOCAL_EVENTS_MAX = 2_000
 """Local events of one turn: a turn is bounded whatever comes back from the steps."""
-EVENTS_A_BREATH = 8
-"""Events decided before the loop is let run beside a commit: about 2 ms, in which its requests would stand still."""
 
 
 class Task:
@@ -224,12 +222,6 @@ class Task:
             await self.performer.perform(effect)
         return await self.performer.pump() or bool(after.effects)
 
-    async def _breathe(self) -> None:
-        """Let the commit under way go on: what decides does not wait for anything by itself."""
-        self._decided += 1
-        if self._committing is not None and self._decided % EVENTS_A_BREATH == 0:
-            await asyncio.sleep(0)
-
     async def _next_records(self) -> list[Decoded]:
         if self._held_back:
             return self._held_back
@@ -250,7 +242,8 @@ class Task:
                     self._set_aside(record, event.reason, str(event))
                 else:
                     self._decide(event)
-                await self._breathe()
+                if self._committing is not None:
+                    await breathe(self._decided)
             except BackPressureError:
                 self._held_back = found[place:]
                 break
@@ -267,7 +260,8 @@ class Task:
             event = self._inbox.popleft()
             self._taken += 1
             self._decide(event)
-            await self._breathe()
+            if self._committing is not None:
+                await breathe(self._decided)
             if isinstance(event, ev.ItemsPulled | ev.ItemsRecalled | ev.SourceFailed):
                 self._pulled.append(event.execution_id)
         else:
@@ -285,16 +279,19 @@ class Task:
             events, self._following = self._following, []
             for event in events:
                 self._decide(event)
-                await self._breathe()
+                if self._committing is not None:
+                    await breathe(self._decided)
 
     async def _run_segments(self) -> None:
         segments, self._inline = self._inline, []
         for effect in segments:
             self._run_inline(effect)
-            await self._breathe()
+            if self._committing is not None:
+                await breathe(self._decided)
 
     def _decide(self, event: ev.Event) -> None:
         """Decide an event. What follows from it waits for `_follow`."""
+        self._decided += 1
         try:
             decision = decide(self.state, event)
             records, others = self._maker.split(decision.effects)
@@ -338,6 +335,7 @@ class Task:
 
     def _run_inline(self, effect: fx.RunSegment) -> None:
         """A pure, quick segment: its outputs join the transaction and fall with it. A failure takes the owed way."""
+        self._decided += 1
         try:
             outputs = self.performer.run_inline(effect)
         except BaseException as error:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tpf_streams.core import token
 from tpf_streams.core.token import TOKEN_CHARS_MAX, TokenClaims, TokenSigner, check_token, hinted
 from tpf_streams.errors import TerminalError, TokenError
 
@@ -176,11 +177,18 @@ def test_an_invalid_deadline(deadline: object) -> None:
     assert refusal(signed_claims(deadlineEpochMs=None)) == "Await resume token deadlineEpochMs is missing"
 
 
-def test_what_this_signer_gives_is_known_as_signed() -> None:
+def test_what_this_signer_gave_is_known_for_a_while(monkeypatch) -> None:
     """The short way of an answer that echoes its token: it saves the verification of nearly every completion."""
-    assert SIGNER.signed(SIGNER.sign(CLAIMS), CLAIMS) is True
-    assert SIGNER.signed(SIGNER.sign(CLAIMS) + "A", CLAIMS) is False
-    assert TokenSigner(()).signed("", CLAIMS) is False
+    monkeypatch.setattr(token, "TOKENS_KEPT", 2)
+    signer = TokenSigner((SECRET,))
+    assert signer.gave(GOLDEN, CLAIMS) is False
+    assert signer.gave(signer.sign(CLAIMS), CLAIMS) is True
+    assert signer.gave(GOLDEN, replace(CLAIMS, deadline_epoch_ms=20001)) is False
+    assert signer.gave(signer.sign(CLAIMS) + "A", CLAIMS) is False
+    assert TokenSigner(()).gave("", CLAIMS) is False
+    for number in range(2):
+        signer.sign(replace(CLAIMS, issued_at_epoch_ms=number))
+    assert signer.gave(GOLDEN, CLAIMS) is False
 
 
 @pytest.mark.parametrize("issued", [..., None, "x", 1.5])

@@ -48,9 +48,10 @@ class PlainStep:
         self.name = function.__name__
         self.accepts = accepts
         self.kind = _kind(function)
+        self.takes_context = _takes_context(function)
 
-    def call(self, value: object, context: StepContext) -> Any:
-        return self.function(value, context) if _takes_context(self.function) else self.function(value)
+    def call(self, value: object, context: StepContext | None) -> Any:
+        return self.function(value, context) if self.takes_context else self.function(value)
 
     @property
     def finish(self) -> Callable[[Any], Any]:
