@@ -303,11 +303,12 @@ _VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {cls: values_of(cls) for
 
 def encode(record: object) -> bytes:
     """Bytes of a row. `bytes` values (indexes) and dicts (markers) are taken as they are."""
+    values = _VALUES.get(type(record))
+    if values is not None:
+        return _HEADER + orjson.dumps(values(record))
     if isinstance(record, bytes):
         return _HEADER + record
-    if isinstance(record, dict):
-        return _HEADER + orjson.dumps(record)
-    return _HEADER + orjson.dumps(_VALUES[type(record)](record))
+    return _HEADER + orjson.dumps(record)
 
 
 def decode(cls: type[R], value: bytes) -> R:
