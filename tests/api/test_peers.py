@@ -13,6 +13,9 @@ from tests.api.fleet import Fleet, WorkerServed, fleet
 from tests.api.serving import ORDER, TENANT, accepted, declined
 from tpf_streams.api import peers, routes, service
 from tpf_streams.api.hops import HOP_HEADER
+from tpf_streams.core.execution import TombstoneRecord
+from tpf_streams.core.identity import partition_of, route_of
+from tpf_streams.core.rows import Keys, decode, encode
 from tpf_streams.engine.owners import Advertised, Owner
 from tpf_streams.errors import TaskLostError
 
@@ -87,6 +90,44 @@ async def test_an_id_of_nobody_is_not_found_wherever_it_is_asked_for(two: Fleet)
     unknown = two._ids.execution_id("default", two._pipeline_id, two.key_in(2), 0)
     await stranger.get(f"/pipeline/executions/{unknown}", 404)
     await stranger.get("/pipeline/executions/none-of-ours", 404)
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2])
+@pytest.mark.parametrize("next_home", [0, 1, 2])
+async def test_a_key_is_used_again_whoever_has_its_lives(asked, next_home):
+    """The first life's home is the second worker, the next one's any; who is asked has either, both or none."""
+    async with fleet((0, 1), (2,), (3,)) as found:
+        homes = {0: (0, 1), 1: (2,), 2: (3,)}
+        ids, pipeline_id = found._ids, found._pipeline_id
+
+        def life(key: str, number: int) -> str:
+            return ids.execution_id("default", pipeline_id, key, number)
+
+        def home(ident: str) -> int:
+            return partition_of(route_of(ident) or 0, 4)
+
+        key = next(
+            key
+            for number in range(10_000)
+            if home(life(key := f"again-{number}", 0)) == 2 and home(life(key, 1)) in homes[next_home]
+        )
+        stone = TombstoneRecord("default", key, life(key, 0), 0, expires_at_epoch_ms=2**50)
+        whole = found.workers[1].own_log.whole
+        whole._state.stores[2].write({Keys(2).tombstone(life(key, 0)): encode(stone)})
+        worker = found.workers[asked]
+        begun = await worker.post("/pipeline/run-async", ORDER, 202, Idempotency_Key=key)
+        assert begun["executionId"] == life(key, 1)
+        again = await worker.post("/pipeline/run-async", ORDER, 202, Idempotency_Key=key)
+        assert again == {**begun, "duplicate": True}
+        other = {**ORDER, "customerName": "Bob"}
+        assert (await worker.post("/pipeline/run-async", other, 409, Idempotency_Key=key))["outcome"] == "conflict"
+        interaction = await worker.waiting(key)
+        await worker.complete(interaction, accepted(interaction))
+        assert (await worker.ended(life(key, 1)))["status"] == "SUCCEEDED"
+        value = whole._state.stores[2].get(Keys(2).tombstone(life(key, 0)))
+        assert value is not None
+        remembered = decode(TombstoneRecord, value)
+        assert (remembered.life, remembered.expires_at_epoch_ms) == (1, None)
 
 
 # --- what is not known just now ---------------------------------------------------------------------------------------

@@ -12,9 +12,13 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from tpf_streams.api.problems import ProblemError
+from tpf_streams.runtime.refusals import ElsewhereError
 
 HOP_HEADER = "x-tpf-partitions"
 WORKER_HEADER = "x-tpf-worker"
+LIFE_HEADER = "x-tpf-life"
+"""Of a submission whose key is used again (contract 0.18): the life that it is for. In an answer `partition@life`: the
+home of the key's first life has taken it, and it is to be asked for there."""
 
 
 Owned = Mapping[int, int]
@@ -35,6 +39,28 @@ def hop_of(request: web.Request) -> Owned | None:
         return {_number(partition): _number(incarnation) for partition, incarnation in pairs}
     except ValueError:
         raise ProblemError(400, "invalid_argument", f"{HOP_HEADER} is for workers among themselves") from None
+
+
+def life_of(request: web.Request) -> int:
+    """Of a submission that is asked for by its life; 0 for any other request. Raises ProblemError."""
+    text = request.headers.get(LIFE_HEADER)
+    try:
+        return 0 if text is None else _number(text)
+    except ValueError:
+        raise ProblemError(400, "invalid_argument", f"{LIFE_HEADER} is for workers among themselves") from None
+
+
+def life_text(error: ElsewhereError) -> str:
+    return f"{error.partition}@{error.life}"
+
+
+def sent_on(headers: Mapping[str, str]) -> ElsewhereError | None:
+    """What an answer with the header says; None for any other answer."""
+    partition, _, life = headers.get(LIFE_HEADER, "").partition("@")
+    try:
+        return ElsewhereError("the key is used again", _number(partition), life=_number(life))
+    except ValueError:
+        return None
 
 
 def _number(text: str) -> int:

@@ -16,10 +16,11 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, D
 from yarl import URL
 
 from tpf_streams.api.access import TENANT_HEADER
-from tpf_streams.api.hops import HOP_HEADER, WORKER_HEADER, Owned, hop_text
+from tpf_streams.api.hops import HOP_HEADER, LIFE_HEADER, WORKER_HEADER, Owned, hop_text, sent_on
 from tpf_streams.api.problems import unavailable
 from tpf_streams.api.reading import BODY, KEY_HEADER
 from tpf_streams.engine.owners import Owner, Owners
+from tpf_streams.runtime.refusals import ElsewhereError
 
 PASSED_ON = (hdrs.ACCEPT, hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, KEY_HEADER, TENANT_HEADER)
 """Of a request: what is asked, and for whom. The rest is between the client and this worker."""
@@ -69,13 +70,19 @@ class Peers:
             raise unavailable("elsewhere", f"the worker that has partition {partition} serves no HTTP")
         return owner
 
-    async def forward(self, request: web.Request, partition: int) -> web.StreamResponse:
-        """A client's request answered by the partition's owner. Raises ProblemError: 503."""
+    async def forward(self, request: web.Request, partition: int, life: int = 0) -> web.StreamResponse | ElsewhereError:
+        """A client's request answered by the partition's owner; or where it is to be asked for, and by which life.
+
+        Raises ProblemError: 503.
+        """
         owner = self._owner(partition)
         if owner.worker_id == self.worker_id:
             raise unavailable("elsewhere", f"partition {partition} is being opened or given up here")
         share = Share(owner.worker_id, owner.url, {partition: owner.incarnation})
-        reply, body = await self._reply(request, share, WHOLE_BYTES)
+        reply, body = await self._reply(request, share, WHOLE_BYTES, life)
+        elsewhere = sent_on(reply.headers)
+        if elsewhere is not None and not life:
+            return elsewhere
         headers = {str(name): reply.headers[name] for name in GIVEN_BACK if name in reply.headers}
         if body is not None:
             return web.Response(body=body, status=reply.status, headers=headers)
@@ -97,12 +104,12 @@ class Peers:
             await session.close()
 
     async def _reply(
-        self, request: web.Request, share: Share, whole_bytes: float
+        self, request: web.Request, share: Share, whole_bytes: float, life: int = 0
     ) -> tuple[ClientResponse, bytes | None]:
         """What the worker answers, and its body, if that is short. Raises ProblemError: 503."""
         try:
             async with asyncio.timeout(self._answer_s):
-                reply = await self._sent(request, share)
+                reply = await self._sent(request, share, life)
                 length = reply.content_length
                 body = await reply.read() if length is not None and length <= whole_bytes else None
         except (ClientError, OSError, TimeoutError):
@@ -115,7 +122,7 @@ class Peers:
             raise _silent(share)
         return reply, body
 
-    async def _sent(self, request: web.Request, share: Share) -> ClientResponse:
+    async def _sent(self, request: web.Request, share: Share, life: int) -> ClientResponse:
         if self._session is None:
             self._session = ClientSession(
                 cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=None, sock_read=PIECE_S), auto_decompress=False
@@ -133,7 +140,7 @@ class Peers:
         return await self._session.request(
             request.method,
             url,
-            headers={**headers, HOP_HEADER: hop_text(share.owned)},
+            headers={**headers, HOP_HEADER: hop_text(share.owned), **({LIFE_HEADER: str(life)} if life else {})},
             data=request.get(BODY),
             allow_redirects=False,
         )

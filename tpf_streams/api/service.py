@@ -6,7 +6,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import web
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from tpf_streams.api.access import Access, Caller
-from tpf_streams.api.hops import WORKER_HEADER, Owned, hop_of
+from tpf_streams.api.hops import LIFE_HEADER, WORKER_HEADER, Owned, hop_of, life_of, life_text
 from tpf_streams.api.limits import ApiLimits
 from tpf_streams.api.peers import Peers
 from tpf_streams.api.problems import ProblemError, unavailable
@@ -93,6 +93,8 @@ class Call:
     caller: Caller
     hop: Owned | None = None
     """The partitions that are asked for, where another worker asks on behalf of its client."""
+    life: int = 0
+    """Of a submission whose key is used again: the life that it is for, as the home of the first one has said."""
 
     @property
     def marks(self) -> dict[str, str]:
@@ -104,6 +106,8 @@ class Call:
         named = {"tenantId": self.caller.tenant, **arguments}
         if self.hop is not None:
             named["owned"] = self.hop
+        if self.life:
+            named["life"] = self.life
         async with asyncio.timeout(self.api.limits.answer_s):
             return await self.api.answers.answer(command, named)
 
@@ -151,7 +155,8 @@ def guarded(api: Api, route: Route) -> Callable[[web.Request], Awaitable[web.Str
             caller = Caller("")
             if route.tenant != "none":
                 caller = api.access.caller(request, explicit=route.tenant == "named")
-            call = Call(api, request, caller, hop_of(request))
+            hop = hop_of(request)
+            call = Call(api, request, caller, hop, 0 if hop is None else life_of(request))
             marks = call.marks
             response = await _answered(route, call)
         except Exception as error:
@@ -168,9 +173,17 @@ async def _answered(route: Route, call: Call) -> web.StreamResponse:
     try:
         return await route.handler(call)
     except ElsewhereError as error:
+        if call.hop is not None and error.life and not call.life:
+            response = problem_of(error).response()
+            response.headers[LIFE_HEADER] = life_text(error)
+            return response
         if call.hop is not None or call.api.peers is None or error.assigned:
             raise
-        return await call.api.peers.forward(call.request, error.partition)
+        found = await call.api.peers.forward(call.request, error.partition, error.life or call.life)
+    if isinstance(found, ElsewhereError):
+        # Said by the home of the key's first life, which has taken the submission. This worker may have the later one.
+        return await _answered(route, replace(call, life=found.life))
+    return found
 
 
 def problem_of(error: Exception) -> ProblemError:

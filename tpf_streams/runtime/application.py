@@ -133,11 +133,12 @@ class Application:
         await self.log.append([self._home(execution_id, record_key, value, headers)])
         return execution_id
 
-    async def submit_and_wait(self, payload: Json, *, key: str, tenant: str) -> str:
-        """As `submit`; -> what became of it (`SubmitOutcome`), known after its commit. Raises TimeoutError."""
+    async def submit_and_wait(self, payload: Json, *, key: str, tenant: str, life: int = 0) -> str:
+        """As `submit`; -> what became of it (`SubmitOutcome`), known after its commit. `life`: by which a key that is
+        used again has been sent on to its home. Raises TimeoutError."""
         return await self._told(
-            lambda origin: encode_submission(ExecutionSubmitted(tenant, key, payload, origin=origin)),
-            self.execution_id(key, tenant),
+            lambda origin: encode_submission(ExecutionSubmitted(tenant, key, payload, life=life, origin=origin)),
+            self.execution_id(key, tenant, life=life),
         )
 
     def check_input(self, payload: Json) -> None:

@@ -14,6 +14,7 @@ from tpf_streams.errors import PayloadError
 from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.asked import Arguments, Asked, decided, limit_in, reason_in
 from tpf_streams.runtime.refusals import (
+    ElsewhereError,
     FailedError,
     MisfitError,
     NotFinishedError,
@@ -58,7 +59,8 @@ class ExecutionQuestions:
     async def submit(self, arguments: Arguments) -> Answer:
         """Begin an execution of `payload`, or meet the one that has its key: `key`, or else one made of the payload.
 
-        Answered when the execution is there. Raises OperatorError.
+        Answered when the execution is there. `life`: as the home of the key's first life has said (ElsewhereError).
+        Raises OperatorError.
         """
         application = self._asked.running("begin an execution")
         payload, tenant = arguments.get("payload"), arguments.get("tenantId") or self._asked.default_tenant
@@ -66,10 +68,14 @@ class ExecutionQuestions:
         if len(key) > KEY_CHARS_MAX:
             raise OperatorError(f"an idempotency key has at most {KEY_CHARS_MAX} characters")
         self._check_input(application, payload)
-        self._asked.whereabouts.check(application.execution_id(key, tenant))
-        self._asked.whereabouts.check(self._living(application, key, tenant))
-        outcome = await decided(application.submit_and_wait(payload, key=key, tenant=tenant))
-        execution_id = self._living(application, key, tenant)
+        life = arguments.get("life") or 0
+        execution_id = application.execution_id(key, tenant, life=life)
+        self._asked.whereabouts.check(execution_id)
+        if life == 0:
+            await self._send_on(application, payload, key, tenant)
+        outcome = await decided(application.submit_and_wait(payload, key=key, tenant=tenant, life=life))
+        if life == 0:
+            execution_id = application.execution_id(key, tenant, life=self._life(application, key, tenant))
         found = self._asked.views.execution(execution_id)
         return {
             "outcome": outcome,
@@ -78,11 +84,24 @@ class ExecutionQuestions:
             "submittedAtEpochMs": None if found is None else found.created_at_epoch_ms,
         }
 
-    def _living(self, application: Application, key: str, tenant: str) -> str:
-        """The id of the life that the key has now, or is going to begin (contract 0.18)."""
-        first = application.execution_id(key, tenant)
-        stone = self._asked.views.tombstone(first)
-        return first if stone is None else application.execution_id(key, tenant, life=stone.next_life)
+    def _life(self, application: Application, key: str, tenant: str) -> int:
+        """That the key has now, or is going to begin (contract 0.18)."""
+        stone = self._asked.views.tombstone(application.execution_id(key, tenant))
+        return 0 if stone is None else stone.next_life
+
+    async def _send_on(self, application: Application, payload: Json, key: str, tenant: str) -> None:
+        """Where another worker has the life that the key has now, the outcome would be told there. The home of the
+        first life is told first, since it remembers which life is the last; who asks then asks that worker.
+
+        Raises ElsewhereError with the life.
+        """
+        life = self._life(application, key, tenant)
+        try:
+            self._asked.whereabouts.check(application.execution_id(key, tenant, life=life))
+        except ElsewhereError as error:
+            if not error.assigned:
+                await application.submit(payload, key=key, tenant=tenant)
+            raise ElsewhereError(str(error), error.partition, assigned=error.assigned, life=life) from None
 
     def _check_input(self, application: Application, payload: Json) -> None:
         """So that who sends it learns now what its execution would fail of. Raises OperatorError."""

@@ -25,14 +25,16 @@ class DeletedError(OperatorError):
 
 class ElsewhereError(OperatorError):
     """The rows of `partition` are not here. `assigned`: they are about to be, this process opens the partition now;
-    else another worker has them, or nobody yet."""
+    else another worker has them, or nobody yet. `life`: of a submission whose key is used again, the life that it is
+    for; 0 for any other."""
 
     code = "elsewhere"
 
-    def __init__(self, message: str, partition: int, *, assigned: bool = False) -> None:
+    def __init__(self, message: str, partition: int, *, assigned: bool = False, life: int = 0) -> None:
         super().__init__(message)
         self.partition = partition
         self.assigned = assigned
+        self.life = life
 
 
 class UndecidedError(OperatorError):
