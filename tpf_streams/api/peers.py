@@ -8,6 +8,7 @@ again is told a duplicate.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -21,6 +22,8 @@ from tpf_streams.api.problems import unavailable
 from tpf_streams.api.reading import BODY, KEY_HEADER
 from tpf_streams.engine.owners import Owner, Owners
 from tpf_streams.runtime.refusals import ElsewhereError
+
+log = logging.getLogger(__name__)
 
 PASSED_ON = (hdrs.ACCEPT, hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, KEY_HEADER, TENANT_HEADER)
 """Of a request: what is asked, and for whom. The rest is between the client and this worker."""
@@ -112,7 +115,8 @@ class Peers:
                 reply = await self._sent(request, share, life)
                 length = reply.content_length
                 body = await reply.read() if length is not None and length <= whole_bytes else None
-        except (ClientError, OSError, TimeoutError):
+        except (ClientError, OSError, TimeoutError) as error:
+            log.info("%s, at %s: %s", _whose(share), share.url, type(error).__name__)
             raise _silent(share) from None
         if reply.headers.get(WORKER_HEADER) != share.worker_id:
             reply.close()

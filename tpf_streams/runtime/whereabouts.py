@@ -66,7 +66,7 @@ class Whereabouts:
         tasks = {} if self._application is None else self._application.worker.tasks
         for partition, incarnation in owned.items():
             task = tasks.get(partition)
-            if task is None or task.log.incarnation != incarnation or self._where(partition) is not Where.HERE:
+            if task is None or task.log.incarnation != incarnation or not self._log.is_current(partition):
                 message = f"partition {partition} is not here any more as it was when this was asked"
                 raise ElsewhereError(message, partition)
 
