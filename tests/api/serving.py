@@ -116,7 +116,7 @@ async def serving(loaded: LoadedPipeline, data_dir: Path | None = None) -> Async
         feed,
         ready=lambda: work.worker.ready,
         partitions=lambda: list(work.worker.tasks),
-        metrics=lambda: metrics.registry,
+        metrics=metrics.registry,
     )
     try:
         async with running(work), TestClient(TestServer(application(api))) as client:

@@ -372,7 +372,7 @@ async def test_a_long_answer_of_the_owner_is_passed_along_and_breaks_where_it_br
 
     broken = TestServer(web.Application())
     route = next(route for route in routes.ROUTES if route.path.endswith("interactions/{id}"))
-    broken.app.add_routes([web.get(route.path, service.guarded(other.api, replace(route, handler=half)))])
+    broken.app.add_routes([web.get(route.path, service.guarded(lambda: other.api, replace(route, handler=half)))])
     await broken.start_server()
     owner = one.following.owners.of(2)
     assert owner is not None

@@ -89,5 +89,6 @@ ROUTES = (
         ),
         refusals=(400,),
         tenant="named",
+        endless=True,
     ),
 )

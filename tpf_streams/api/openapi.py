@@ -19,6 +19,7 @@ from tpf_streams.dsl.payload_schema import Schema
 TEMPLATE = "#/components/schemas/{model}"
 PAYLOAD = "Payload."
 """Before the names of the pipeline's types, which might be called as ours are."""
+BEARER = "bearer"
 RETRY = {
     "Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer", "minimum": 0}}
 }
@@ -31,12 +32,14 @@ def document(api: Api, routes: Sequence[Route]) -> Json:
     paths: dict[str, Json] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(api, route)
-    schemas = {**_models(routes), **_payloads(api)}
+    components: Json = {"schemas": {**_models(routes), **_payloads(api)}}
+    if api.access.guarded:
+        components["securitySchemes"] = {BEARER: {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
         "info": {"title": api.definition.app_name, "version": version("tpf_streams")},
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": components,
     }
 
 
@@ -44,13 +47,15 @@ def _operation(api: Api, route: Route) -> Json:
     found: Json = {
         "operationId": route.handler.__name__ + "_" + route.handler.__module__.rpartition(".")[2],
         "summary": route.summary,
-        "parameters": [*_path_parameters(route.path), *map(_parameter, [*_tenant(route), *route.parameters])],
+        "parameters": [*_path_parameters(route.path), *map(_parameter, [*_tenant(api, route), *route.parameters])],
         "responses": {str(status): _answer(route, shape) for status, shape in route.answers.items()},
     }
-    refusals = [*route.refusals, *([400] if route.tenant != "none" else [])]
+    refusals = [*route.refusals, *([] if route.tenant == "none" else [400, 401, 403])]
     for status in sorted(set(refusals)):
         found["responses"][str(status)] = _refusal(route)
     found["responses"]["503"] = {**_refusal(route), "description": UNAVAILABLE, "headers": RETRY}
+    if api.access.guarded and route.tenant != "none":
+        found["security"] = [{BEARER: []}]
     if route.body is not None:
         shape = {"$ref": f"#/components/schemas/{PAYLOAD}Input"} if isinstance(route.body, str) else _ref(route.body)
         body = {"content": {"application/json": {"schema": shape}}, "required": not route.body_optional}
@@ -58,9 +63,11 @@ def _operation(api: Api, route: Route) -> Json:
     return {name: value for name, value in found.items() if value not in ([], {})}
 
 
-def _tenant(route: Route) -> list[Parameter]:
+def _tenant(api: Api, route: Route) -> list[Parameter]:
     if route.tenant == "none":
         return []
+    if api.access.guarded:
+        return [Parameter(TENANT_HEADER, "The tenant of the token, or left out.", "header")]
     help = "The tenant." if route.tenant == "named" else "The tenant; without it the default one."
     return [Parameter(TENANT_HEADER, help, "header", route.tenant == "named")]
 
@@ -78,7 +85,7 @@ def _parameter(it: Parameter) -> Json:
 
 def _answer(route: Route, shape: type[BaseModel] | Schema | None) -> Json:
     if shape is None:
-        kind = "text/event-stream" if route.path.endswith("/changes") else "text/plain"
+        kind = "text/event-stream" if route.endless else "text/plain"
         return {"description": "OK", "content": {kind: {"schema": {"type": "string"}}}}
     kind = "application/schema+json" if route.path.endswith("-schema") else "application/json"
     return {"description": "OK", "content": {kind: {"schema": _ref(shape)}}}

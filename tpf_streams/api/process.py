@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import orjson
 from aiohttp import web
 
 from tpf_streams.api.models import Health, Readiness
@@ -26,10 +25,9 @@ async def ready(call: Call) -> web.StreamResponse:
 
 
 async def metrics(call: Call) -> web.StreamResponse:
-    registry = call.api.metrics()
-    if registry is None:
+    if call.api.metrics is None:
         raise ProblemError(404, "not_found", OFF)
-    body, content_type = scrape(registry, call.request.headers.get("Accept", ""))
+    body, content_type = scrape(call.api.metrics, call.request.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 
@@ -46,13 +44,3 @@ ROUTES = (
         tenant="none",
     ),
 )
-
-
-def described(document: dict[str, object]) -> Route:
-    """The route of the OpenAPI document."""
-    body = orjson.dumps(document)
-
-    async def openapi(call: Call) -> web.StreamResponse:
-        return web.Response(body=body, content_type="application/json")
-
-    return Route("GET", "/openapi.json", openapi, "This document.", {200: {"type": "object"}}, tenant="none")

@@ -57,7 +57,7 @@ class ApiServer:
 def application(api: Api) -> web.Application:
     """An application with these routes and no others."""
     found = web.Application(middlewares=[_unrouted])
-    found.add_routes(routes(api))
+    found.add_routes(routes(lambda: api))
     return found
 
 

@@ -49,32 +49,38 @@ _STATUS: Mapping[type[OperatorError], int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Api:
     """`answers`: the operator's commands, wherever the engine runs. `ready`: whether every partition of this process is
-    open; `partitions`: those. `metrics` None: switched off. `peers` None: there is no other worker."""
+    open; `partitions`: those. `metrics`: None where they are switched off. `peers`: None where there is no other
+    worker."""
 
-    answers: Answers
-    loaded: LoadedPipeline
-    feed: PendingFeed
-    ready: Callable[[], bool]
-    partitions: Callable[[], Sequence[int]]
-    metrics: Callable[[], CollectorRegistry | None] = lambda: None
-    peers: Peers | None = None
-    limits: ApiLimits = field(init=False)
-    access: Access = field(init=False)
-    schemas: Mapping[str, Schema] = field(init=False)
-    """Of completions, by step id."""
-    input_schema: Schema = field(init=False)
-
-    def __post_init__(self) -> None:
-        types = self.loaded.types
-        object.__setattr__(self, "limits", ApiLimits.of(self.loaded.settings))
-        object.__setattr__(self, "access", Access.of(self.loaded.settings))
-        object.__setattr__(
-            self, "schemas", {step.step_id: completion_schema(types, step) for step in self.await_steps()}
-        )
-        object.__setattr__(self, "input_schema", input_schema(types, self.definition))
+    def __init__(
+        self,
+        answers: Answers,
+        loaded: LoadedPipeline,
+        feed: PendingFeed,
+        *,
+        ready: Callable[[], bool],
+        partitions: Callable[[], Sequence[int]],
+        metrics: CollectorRegistry | None = None,
+        peers: Peers | None = None,
+    ) -> None:
+        self.answers = answers
+        self.loaded = loaded
+        self.feed = feed
+        self.ready = ready
+        self.partitions = partitions
+        self.metrics = metrics
+        self.peers = peers
+        self.limits = ApiLimits.of(loaded.settings)
+        self.access = Access.of(loaded.settings)
+        self.schemas: Mapping[str, Schema] = {
+            step.step_id: completion_schema(loaded.types, step) for step in self.await_steps()
+        }
+        """Of completions, by step id."""
+        self.input_schema = input_schema(loaded.types, loaded.definition)
+        self.document = b""
+        """The OpenAPI document, once it has been asked for."""
 
     @property
     def definition(self) -> PipelineDefinition:
@@ -144,13 +150,21 @@ class Route:
     parameters: tuple[Parameter, ...] = ()
     refusals: tuple[int, ...] = ()
     tenant: str = "default"
+    endless: bool = False
+    """Its body is a stream that goes on: what it would begin with is told nobody without it (HEAD)."""
 
 
-def guarded(api: Api, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The handler as aiohttp calls it, with every refusal said in HTTP. Bad input is never a 5xx (contract 0.4)."""
+def guarded(api_of: Callable[[], Api | None], route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The handler as aiohttp calls it, with every refusal said in HTTP. Bad input is never a 5xx (contract 0.4).
+
+    `api_of` is asked with every request: a web server may listen before its engine is there.
+    """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         marks: Mapping[str, str] = {}
+        api = api_of()
+        if api is None:
+            return unavailable("starting", "the engine is not there yet").response()
         try:
             caller = Caller("")
             if route.tenant != "none":

@@ -12,6 +12,7 @@ import faust
 from faust.types import TopicT
 from prometheus_client import CollectorRegistry
 
+from tpf_streams.api.server import LOOPBACK
 from tpf_streams.app.boot import EngineBootStrategy
 from tpf_streams.app.committed import CommittedTransport, check_scheme
 from tpf_streams.app.pipeline import AppPipeline
@@ -38,7 +39,8 @@ class App(faust.App):
     `pipeline`: the path of a pipeline.yaml, or nothing for one whose steps are declared here; a mapping then says what
     would stand beside the steps (`sources`, `publish`, `settings`, ...). `settings`: ours by their property names,
     above every other place; `config`: a file of them. Everything else is Faust's: `id`, `broker`, `datadir`,
-    `broker_credentials` and `topic_partitions` hold for the engine too.
+    `broker_credentials` and `topic_partitions` hold for the engine too. `web_bind` is the loopback here: whoever
+    reaches the web server may decide in another's place, so that this must be told (`--web-bind 0.0.0.0`).
     """
 
     BootStrategy = EngineBootStrategy
@@ -52,6 +54,7 @@ class App(faust.App):
         config: Path | None = None,
         **options: Any,
     ) -> None:
+        options.setdefault("web_bind", LOOPBACK)
         super().__init__(id, **options)
         self.metrics_registry = CollectorRegistry()
         """What `/metrics` shows; given to Faust's `setup_prometheus_sensors`, its page shows both."""
@@ -113,9 +116,9 @@ class App(faust.App):
     async def submit(self, payload: Json, *, key: str, tenant: str | None = None) -> str:
         """Ask for an execution; the same key again asks for the same one. -> its id, once that is durable.
 
-        Raises EngineStoppedError where no worker runs in this process, LogError.
+        Raises EngineStoppedError where no worker runs in this process, LogError, TenantError.
         """
-        return await self.engine_service.call(lambda it: it.submit(payload, key=key, tenant=tenant))
+        return await self.engine_service.call(lambda it: it.submit(payload, key=key, tenant=it.tenancy.tenant(tenant)))
 
     async def complete(self, envelope: bytes) -> str:
         """Admit a completion (contract 1.2); -> its outcome. Raises EngineStoppedError, LogError, TimeoutError."""

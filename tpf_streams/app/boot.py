@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from faust.app import BootStrategy
 from faust.types import ServiceT
 
-from tpf_streams.app.metrics_page import add_metrics_page
+from tpf_streams.app.api_pages import add_api
 
 if TYPE_CHECKING:
     from tpf_streams.app.application import App
@@ -21,7 +21,7 @@ class EngineBootStrategy(BootStrategy):
     def web_server(self) -> Iterable[ServiceT]:
         found = list(super().web_server())
         if found:
-            add_metrics_page(cast("App", self.app))
+            add_api(cast("App", self.app))
         return found
 
     def server(self) -> Iterable[ServiceT]:

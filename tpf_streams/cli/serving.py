@@ -78,17 +78,17 @@ class ServedApi:
         self._opened = False
         self._application = application
         worker = application.worker
-        self._server = ApiServer(
-            Api(
-                operator,
-                loaded,
-                feed,
-                ready=lambda: self._opened and worker.ready,
-                partitions=lambda: list(worker.tasks),
-                metrics=lambda: None if metrics is None else metrics.registry,
-                peers=peers,
-            )
+        api = Api(
+            operator,
+            loaded,
+            feed,
+            ready=lambda: self._opened and worker.ready,
+            partitions=lambda: list(worker.tasks),
+            metrics=None if metrics is None else metrics.registry,
+            peers=peers,
         )
+        self._guarded = api.access.guarded
+        self._server = ApiServer(api)
 
     async def open(self, at: Address, stack: AsyncExitStack) -> None:
         try:
@@ -96,6 +96,8 @@ class ServedApi:
         except ApiPortError as error:
             fail(f"--http: {error}", Exit.USAGE)
         stack.push_async_callback(self._server.close)
+        if not (at[0] == "localhost" or at[0].startswith("127.") or at[0] == "::1" or self._guarded):
+            say(f"warning: --http {at[0]}: whoever reaches it may decide in another's place; see http.bearer-tokens")
         say(f"HTTP: {self._server.url}, described at {self._server.url}/openapi.json")
 
     @property

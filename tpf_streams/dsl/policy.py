@@ -8,6 +8,7 @@ from tpf_streams.core.step import Parallelism
 from tpf_streams.dsl.report import Report
 from tpf_streams.dsl.settings import Settings
 from tpf_streams.dsl.steps import AwaitKeys, ParsedStep
+from tpf_streams.dsl.tenancy import check_tenancy
 from tpf_streams.dsl.transports import NEEDS_SECRET
 
 MODE = "pipeline.orchestrator.mode"
@@ -25,6 +26,7 @@ def check(settings: Settings, steps: Sequence[ParsedStep], report: Report, file:
     _check_idempotency(settings, bool(awaits), report)
     _check_enabled(settings, awaits, report)
     _check_secret(settings, steps, report, file, require_secret)
+    check_tenancy(settings, report)
     _tell(settings, awaits, report, file)
 
 

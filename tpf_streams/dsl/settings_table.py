@@ -233,6 +233,11 @@ _HTTP = (
     _count("http.max-depth", "Deepest nesting of JSON in one.", 64, 1, 64),
     _span("http.read-timeout", "How long a body may take to come.", "PT10S", 100, 5 * _MINUTE),
     _span("http.answer-timeout", "How long an outcome is waited for, before 503.", "PT5S", 100, _MINUTE),
+    Setting(
+        "http.bearer-tokens",
+        Kind.SECRETS,
+        "TENANT:PRINCIPAL:TOKEN of everyone who may call; unset: nobody is asked who he is.",
+    ),
     _count("http.max-streams", "Clients that listen for changes at once.", 64, 0, 1024),
 )
 
@@ -291,15 +296,7 @@ _NOT_YET = frozenset(
 """Keys whose readers are still to come: a start that is given one says so. Take a key out with its first reader."""
 
 
-_NOT_ENFORCED = frozenset(
-    {"pipeline.orchestrator.tenancy.allowed-tenants", "pipeline.orchestrator.tenancy.require-explicit-tenant"}
-)
-"""Keys that keep somebody out. Until something enforces them a note would not do: whoever sets one relies on it."""
-
-
 def _truthful(setting: Setting) -> Setting:
-    if setting.key in _NOT_ENFORCED:
-        return replace(setting, status=Status.REFUSED, why="nothing enforces it yet")
     if setting.key not in _NOT_YET:
         return setting
     return replace(setting, status=Status.NOTED, why="not in effect yet")

@@ -18,6 +18,7 @@ from tpf_streams.core.events import (
 )
 from tpf_streams.core.identity import IdFactory, partition_of, route_of
 from tpf_streams.core.step import AwaitDefinition, Json, PipelineDefinition, SourceObject
+from tpf_streams.dsl.tenancy import Tenancy
 from tpf_streams.engine.budgets import Budgets
 from tpf_streams.engine.environment import Environment, NoMeter
 from tpf_streams.engine.owners import Advertised
@@ -60,6 +61,7 @@ class Application:
         metrics: Metrics | None = None,
         watchers: Sequence[Observer] = (),
         default_tenant: str = "default",
+        tenancy: Tenancy | None = None,
         deadline_grace_ms: int = 300_000,
         segments_max: int = 64,
         read_time: bool = False,
@@ -74,7 +76,8 @@ class Application:
         measured = () if metrics is None else (metrics,)
         watching = (*measured, *watchers)
         self.observer: Observer = Observers(self.tally, *watching) if watching else self.tally
-        self.default_tenant = default_tenant
+        self.tenancy = tenancy or Tenancy(default_tenant)
+        self.default_tenant = self.tenancy.default
         self.ids = IdFactory(definition.id_secret)
         self._bindings = bindings
         self.environment = Environment(

@@ -16,6 +16,7 @@ from tpf_streams.dsl.keys_objects import Quirks
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.dsl.objects import ObjectSourceConfig
 from tpf_streams.dsl.settings import Settings
+from tpf_streams.dsl.tenancy import Tenancy
 from tpf_streams.engine.owners import Advertised
 from tpf_streams.engine.retry import RetryPolicy
 from tpf_streams.observability.metrics import Metrics
@@ -56,7 +57,7 @@ def build(
         tally=tally,
         metrics=metrics,
         watchers=watchers,
-        default_tenant=settings.required_text("pipeline.orchestrator.default-tenant"),
+        tenancy=Tenancy.of(settings),
         deadline_grace_ms=settings.millis("await.deadline-grace"),
         read_time=settings.text("await.arrival-time") == "read",
         lifecycle=writes_lifecycle(settings),

@@ -50,8 +50,9 @@ class Listener:
             self._closed = True  # its loop has gone, and nobody reads any more
 
     def close(self) -> None:
+        """From any thread."""
         self._closed = True
-        self._some.set()
+        self.tell(())
 
     def _take(self, changes: Sequence[Change]) -> None:
         room = CHANGES_MAX - len(self._changes)
@@ -83,6 +84,7 @@ class PendingFeed:
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
         """Replaced as a whole: the engine's thread reads it while clients come and go."""
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._listeners)
@@ -101,13 +103,16 @@ class PendingFeed:
     def listening(self, tenant: str) -> Iterator[Listener]:
         listener = Listener(tenant)
         self._listeners = (*self._listeners, listener)
+        if self._closed:
+            listener.close()
         try:
             yield listener
         finally:
             self._listeners = tuple(it for it in self._listeners if it is not listener)
 
     def close(self) -> None:
-        """Everyone is told that nothing more comes; on the clients' loop."""
+        """Everyone is told that nothing more comes: a server that stops would wait for them."""
+        self._closed = True
         for listener in self._listeners:
             listener.close()
 

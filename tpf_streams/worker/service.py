@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from mode import Service
 from prometheus_client import CollectorRegistry
 
+from tpf_streams.api import Api
+from tpf_streams.api.peers import Peers
 from tpf_streams.dsl.load import LoadedPipeline
 from tpf_streams.engine.clock import SystemClock
 from tpf_streams.engine.owners import Advertised, Owners
@@ -23,10 +25,12 @@ from tpf_streams.runtime.build import build, listing, metrics_of
 from tpf_streams.runtime.engine_thread import Engine, EngineStoppedError, EngineThread, ended
 from tpf_streams.runtime.facts_feed import FactsFeed
 from tpf_streams.runtime.kafka import open_kafka_log
+from tpf_streams.runtime.operator import Operator
+from tpf_streams.runtime.pending_feed import PendingFeed
 from tpf_streams.runtime.sampler import Sampler
 from tpf_streams.runtime.source_watch import SourceWatch
 from tpf_streams.runtime.step_pool import StepPool
-from tpf_streams.runtime.views import LogViews
+from tpf_streams.runtime.views import Answer, LogViews
 
 T = TypeVar("T")
 
@@ -66,7 +70,11 @@ class EngineService(Service):
         self._feed = FactsFeed()
         self._pool = StepPool()
         self._thread: EngineThread | None = None
+        self._operator: Operator | None = None
         self._ending = False
+        self.changes = PendingFeed()
+        self.api: Api | None = None
+        """Of the pipeline, once it is loaded."""
 
     @property
     def engine(self) -> Engine | None:
@@ -86,6 +94,27 @@ class EngineService(Service):
             raise EngineStoppedError("the engine does not run in this process")
         return await self._thread.call(work)
 
+    async def answer(self, command: str, arguments: Mapping[str, Any]) -> Answer:
+        """The operator's answer, from the engine's loop. Raises EngineStoppedError, and what the operator raises."""
+
+        async def asked(_: Application) -> Answer:
+            assert self._operator is not None, "made before the engine is there to be called"
+            return await self._operator.answer(command, arguments)
+
+        return await self.call(asked)
+
+    def serve(self, loaded: LoadedPipeline) -> None:
+        """From now on the API knows the pipeline; what its engine would have to answer waits for that."""
+        self.metrics = metrics_of(loaded, self._registry)
+        self.api = Api(
+            self,
+            loaded,
+            self.changes,
+            ready=lambda: self.is_ready,
+            partitions=self._open_partitions,
+            metrics=None if self.metrics is None else self._registry,
+        )
+
     async def on_start(self) -> None:
         """Until the log is open and its topics are there. Raises what the load and the log raise."""
         plan = self._plan()
@@ -93,7 +122,7 @@ class EngineService(Service):
             self.log.warning("%s", line)
         for line in plan.loaded.notes:
             self.log.info("%s", line)
-        self.metrics = metrics_of(plan.loaded, self._registry)
+        self.serve(plan.loaded)
         loop = asyncio.get_running_loop()
         self._thread = EngineThread(lambda: self._open(plan, loop))
         self._thread.start()
@@ -110,6 +139,7 @@ class EngineService(Service):
     def ask_to_stop(self) -> None:
         """Begin to stop, while others of the app still do."""
         self._ending = True
+        self.changes.close()
         if self._thread is not None:
             self._thread.ask_to_stop()
 
@@ -132,9 +162,12 @@ class EngineService(Service):
                 executor=self._pool,
                 tally=self._feed,
                 metrics=self.metrics,
+                watchers=(self.changes,),
                 step_loop=step_loop,
                 advertised=plan.advertised,
             )
+            tenant = loaded.settings.required_text("pipeline.orchestrator.default-tenant")
+            self._operator = Operator(loaded.definition, log, application, tenant)
             beside: list[Companion] = []
             if self.metrics is not None:
                 beside.append(Sampler(application, self.metrics.measures, log.directory).run)
@@ -145,10 +178,16 @@ class EngineService(Service):
                 beside.append(SourceWatch(application, views, source, found, self._pool).run)
             owners = Owners(log.partitions)
             await log.follow_owners(owners.told)
+            self._meet(plan, owners)
             return Engine(log, application, beside, owners)
         except BaseException:
             await log.close()
             raise
+
+    def _meet(self, plan: EnginePlan, owners: Owners) -> None:
+        """Before anything can be answered: a list of this worker's rows alone would look whole."""
+        assert self.api is not None, "the API is there when the engine's thread begins"
+        self.api.peers = Peers(owners, plan.advertised.worker_id, self.api.limits.answer_s)
 
     async def _reached(self, state: Future[Any]) -> None:
         """Not raising when the worker is told to stop meanwhile: that is no failure of the start."""
@@ -161,7 +200,7 @@ class EngineService(Service):
         """At once, and not when the rest of the app is: Faust's own group may wait a minute for a member that died."""
         await ended(thread.ready)
         if thread.ready.exception() is None:
-            self.log.info("The engine is ready: %d partitions here", self._partitions())
+            self.log.info("The engine is ready: %d partitions here", len(self._open_partitions()))
 
     async def _watch(self, thread: EngineThread) -> None:
         """An engine that ends by itself takes the worker with it: whoever started it starts it anew."""
@@ -178,6 +217,6 @@ class EngineService(Service):
         for name, count in self._feed.take().items():
             self._count(name, count)
 
-    def _partitions(self) -> int:
+    def _open_partitions(self) -> list[int]:
         engine = self.engine
-        return 0 if engine is None else len(engine.application.worker.partitions)
+        return [] if engine is None else list(engine.application.worker.tasks)

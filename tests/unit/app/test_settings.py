@@ -40,8 +40,8 @@ def test_the_engine_has_what_faust_has(tmp_path):
 @pytest.mark.parametrize(
     ("options", "url"),
     [
-        ({}, "http://host:6066"),
-        ({"web_port": 8080}, "http://host:8080"),
+        ({"web_bind": "0.0.0.0"}, "http://host:6066"),
+        ({"web_bind": "0.0.0.0", "web_port": 8080}, "http://host:8080"),
         ({"web_bind": "127.0.0.1"}, "http://127.0.0.1:6066"),
         ({"canonical_url": "https://worker-1.example:8443/"}, "https://worker-1.example:8443"),
         ({"web_enabled": False}, None),

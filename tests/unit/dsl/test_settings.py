@@ -270,7 +270,6 @@ def test_o02_an_await_step_has_no_place_for_it(tmp_path):
         ("tpf.await.sqs.visibility-timeout", "PT13H", "'PT13H': PT0S to PT12H is allowed"),
         ("pipeline.orchestrator.retry-multiplier", "0.5", "'0.5': a number is wanted, 1 to 100"),
         ("strict-envelopes", "yes", "'yes': true or false is wanted"),
-        ("pipeline.orchestrator.tenancy.allowed-tenants", "a,b", "refused: nothing enforces it yet"),
         ("pipeline.orchestrator.resume-token-previous-secrets", "a,,b", "an empty entry; values parted by commas"),
         ("pipeline.id-secret", " ", "blank; give it a value or leave it out"),
     ],
