@@ -36,8 +36,10 @@ async def test_near_simultaneous_decisions(served, number):
     assert await _counted(served, 50) == (50, 50)
 
 
-async def test_fifty_opposite_decisions_at_once(in_memory):
-    rounds = 40
+@pytest.mark.parametrize(
+    "rounds", [40, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])], ids=str
+)
+async def test_fifty_opposite_decisions_at_once(in_memory, rounds):
     for turn in range(rounds):
         interaction = await in_memory.waiting(f"o-{turn}")
         body = {"interactionId": interaction["interactionId"]}

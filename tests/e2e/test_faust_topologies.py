@@ -14,14 +14,14 @@ from tests.e2e.program import ROOT
 pytestmark = pytest.mark.broker
 
 
-def copied(folder, path, name, new):
+def copied(folder, path, name, new, app="app.py"):
     """The topologies folder with one of them under a name of its own, since its topics are fixed."""
     target = folder / "topologies" / path
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "topologies/__init__.py", folder / "topologies")
     if (ROOT / "topologies" / path).is_dir():
         shutil.copytree(ROOT / "topologies" / path, target, ignore=shutil.ignore_patterns("__pycache__"))
-        target = target / "app.py"
+        target = target / app
     else:
         shutil.copy(ROOT / "topologies" / path, target)
     target.write_text(target.read_text().replace(f'"{name}', f'"{new}'))
