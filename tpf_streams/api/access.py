@@ -41,6 +41,10 @@ class Access:
         return cls(Tenancy.of(settings), bearer_tokens(settings))
 
     @property
+    def default_tenant(self) -> str:
+        return self._tenancy.default
+
+    @property
     def guarded(self) -> bool:
         """Whether a token is wanted."""
         return bool(self._digests)

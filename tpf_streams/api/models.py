@@ -82,6 +82,24 @@ class Execution(Answer):
     by_arm: dict[str, int]
 
 
+class Replay(Answer):
+    """A page of what became true of an execution, as a replay document (contract 10.3) of its events."""
+
+    pipeline: str
+    started_at: str
+    duration_ms: int
+    status: str
+    """`running` until the execution has ended, then `completed` or `failed`."""
+    failure_type: str | None
+    failure_message: str | None
+    topology: dict[str, Any]
+    events: list[dict[str, Any]]
+    next: int
+    """Where the next page begins."""
+    more: bool
+    """Whether there is one already."""
+
+
 class Pending(Answer):
     """An interaction that waits for its answer."""
 

@@ -83,7 +83,7 @@ def whole_number(query: Mapping[str, str], name: str, default: int, maximum: int
     text = query.get(name, "").strip()
     if not text:
         return default
-    if not (text.isascii() and text.removeprefix("-").isdigit()) or len(text) > 9:
+    if not (text.isascii() and text.removeprefix("-").isdigit()) or len(text) > 16:
         raise ProblemError(400, "invalid_argument", f"{name}: a whole number is wanted, at most {maximum}")
     number = int(text)
     if number < 0:

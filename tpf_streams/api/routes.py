@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import orjson
 from aiohttp import web
 
-from tpf_streams.api import changes, executions, interactions, process
+from tpf_streams.api import changes, executions, interactions, process, replays
 from tpf_streams.api.openapi import document
+from tpf_streams.api.pages.serving import pages
 from tpf_streams.api.service import Api, Call, Route, guarded
 
 
@@ -19,6 +20,7 @@ async def openapi(call: Call) -> web.StreamResponse:
 
 ROUTES: tuple[Route, ...] = (
     *executions.ROUTES,
+    *replays.ROUTES,
     *changes.ROUTES,
     *interactions.ROUTES,
     *process.ROUTES,
@@ -31,3 +33,8 @@ def routes(api_of: Callable[[], Api | None]) -> Iterator[web.RouteDef]:
     for route in ROUTES:
         named = {"allow_head": not route.endless} if route.method == "GET" else {}
         yield web.route(route.method, route.path, guarded(api_of, route), **named)
+    yield from pages(lambda: _words(api_of()))
+
+
+def _words(api: Api | None) -> dict[str, str] | None:
+    return None if api is None else {"app": api.definition.app_name, "tenant": api.access.default_tenant}

@@ -22,11 +22,14 @@ class HistoryError(TpfError):
     code = "HISTORY"
 
 
-async def history_page(log: Histories, definition: PipelineDefinition, execution_id: str, start: int) -> dict[str, Any]:
+async def history_page(
+    log: Histories, definition: PipelineDefinition, execution_id: str, start: int, page_bytes: int = PAGE_BYTES
+) -> dict[str, Any]:
     """Lifecycle records that name the execution, from offset `start` of its home partition on.
 
-    -> `records`: (offset, text) pairs; `next`: where the next page begins, None at the end of now. Raises HistoryError
-    for an id that is none of this application, and what the log raises.
+    -> `records`: (offset, text) pairs; `next`: where the next page begins, None at the end of now; `end`: where one
+    that is asked for later goes on. Raises HistoryError for an id that is none of this application, and what the log
+    raises.
     """
     execution_id = execution_id.lower()
     route = route_of(execution_id)
@@ -36,6 +39,7 @@ async def history_page(log: Histories, definition: PipelineDefinition, execution
     wanted = execution_id.encode()
     records: list[tuple[int, str]] = []
     found_bytes = scanned_bytes = 0
+    end = start
     async for lot in log.history(topic, partition, start):
         for record in lot:
             value = record.value or b""
@@ -43,9 +47,10 @@ async def history_page(log: Histories, definition: PipelineDefinition, execution
             if wanted in value:
                 found_bytes += len(value)
                 records.append((record.offset, value.decode()))
-        if found_bytes >= PAGE_BYTES or scanned_bytes >= SCANNED_BYTES_MAX:
-            return {"records": records, "next": lot[-1].offset + 1}
-    return {"records": records, "next": None}
+            end = record.offset + 1
+        if found_bytes >= page_bytes or scanned_bytes >= SCANNED_BYTES_MAX:
+            return {"records": records, "next": end, "end": end}
+    return {"records": records, "next": None, "end": end}
 
 
 def events_of(execution_id: str, records: Iterable[tuple[int, str]]) -> Iterator[LifecycleEvent]:

@@ -15,7 +15,7 @@ from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.asked import Arguments, Asked
 from tpf_streams.runtime.asked_executions import ExecutionQuestions
 from tpf_streams.runtime.asked_interactions import InteractionQuestions
-from tpf_streams.runtime.history import history_page
+from tpf_streams.runtime.history import PAGE_BYTES, history_page
 from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.refusals import OperatorError
 from tpf_streams.runtime.replay import pipeline_part
@@ -74,7 +74,8 @@ class Operator:
         execution_id, start = str(arguments.get("executionId") or ""), arguments.get("start", 0)
         if not isinstance(start, int) or start < 0:
             raise OperatorError("start: an offset is wanted, 0 or more")
-        page = await history_page(self._log, self._definition, execution_id, start)
+        size = int(arguments.get("pageBytes", PAGE_BYTES))
+        page = await history_page(self._log, self._definition, execution_id, start, size)
         return {**page, "known": self.views.execution(execution_id) is not None, **pipeline_part(self._definition)}
 
     async def _describe(self, arguments: Arguments) -> Answer:

@@ -1,0 +1,37 @@
+"""One browser for all tests, and a worker of its own for each: another port is another origin, which knows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver.remote.webdriver import WebDriver
+
+from tests.browser.looking import Page
+from tests.browser.serving import Worker, browsing, missing, working
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory) -> Iterator[WebDriver]:
+    """Without the browser these tests fail, and never skip: a page that nobody looked at is no page that works."""
+    if missing():
+        pytest.fail(missing(), pytrace=False)
+    with browsing(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with working() as found:
+        yield found
+
+
+@pytest.fixture
+def page(driver, worker) -> Iterator[Page]:
+    """One window at the inbox; whatever the scripts complained of fails the test."""
+    found = Page(driver, worker.url)
+    yield found
+    complaints = found.complaints()
+    found.close_others()
+    driver.get("about:blank")
+    assert complaints == []
