@@ -12,7 +12,7 @@ SECRET := $(DEMO)/data/resume-token.secret
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo lint docs format test test-slow test-broker bench simulate mutation soak clean
+.PHONY: help venv demo lint docs format test test-slow test-broker test-browser bench simulate mutation soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -50,7 +50,7 @@ format: $(INSTALLED) ## let ruff rewrite what it can
 
 # Long and short tests lie side by side, so an idle worker takes over what the other has not begun.
 test: lint ## lint, then every test that needs nothing but this machine
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m 'not broker and not slow'
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m 'not broker and not slow and not browser'
 
 test-slow: $(INSTALLED) ## the tests too long for every change
 	$(BIN)/pytest -m 'slow and not broker' --timeout 3600
@@ -58,6 +58,10 @@ test-slow: $(INSTALLED) ## the tests too long for every change
 # One broker serves them all, so they run one after another.
 test-broker: $(INSTALLED) ## the tests that need a running Apache Kafka
 	$(BIN)/pytest -m broker
+
+# Where the packages are missing every one of them fails, and says which.
+test-browser: $(INSTALLED) ## the pages in headless Chromium; needs Debian's chromium and chromium-driver
+	$(BIN)/pytest -m browser
 
 bench: $(INSTALLED) ## figures of this machine: rate, latency, memory, window
 	$(BIN)/python -m tests.benchmarks --all

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver import Chrome
 
+from tests.api.serving import loaded_with
 from tests.browser.looking import Page
 from tests.browser.serving import Worker, browsing, missing, working
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory) -> Iterator[WebDriver]:
+def driver(tmp_path_factory) -> Iterator[Chrome]:
     """Without the browser these tests fail, and never skip: a page that nobody looked at is no page that works."""
     if missing():
         pytest.fail(missing(), pytrace=False)
@@ -22,7 +23,7 @@ def driver(tmp_path_factory) -> Iterator[WebDriver]:
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    with working() as found:
+    with working(loaded_with()) as found:
         yield found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -38,7 +38,7 @@ return found;
 
 
 class Page:
-    def __init__(self, driver: WebDriver, url: str) -> None:
+    def __init__(self, driver: Chrome, url: str) -> None:
         self.driver = driver
         self.url = url
         driver.get_log("browser")

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from selenium import webdriver
+from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.remote.webdriver import WebDriver
 
-from tests.api.serving import Served, loaded_with, serving
+from tests.api.serving import Served, serving
+from tpf_streams.dsl.load import LoadedPipeline
 
 T = TypeVar("T")
 BROWSER, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
@@ -40,12 +40,12 @@ class Worker:
 
 
 @contextmanager
-def working(**settings: str) -> Iterator[Worker]:
+def working(loaded: LoadedPipeline) -> Iterator[Worker]:
     """From its first request to its last."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    opened = serving(loaded_with(**settings))
+    opened = serving(loaded)
     try:
         served = asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result(ANSWER_S)
         try:
@@ -59,7 +59,7 @@ def working(**settings: str) -> Iterator[Worker]:
 
 
 @contextmanager
-def browsing(profile: Path) -> Iterator[WebDriver]:
+def browsing(profile: Path) -> Iterator[Chrome]:
     """`profile`: an empty folder. Both programs are named, so that nothing is looked for, nor fetched."""
     options = Options()
     options.binary_location = BROWSER
@@ -79,7 +79,7 @@ def browsing(profile: Path) -> Iterator[WebDriver]:
     ):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = Chrome(options=options, service=Service(DRIVER))
     try:
         yield driver
     finally:

@@ -98,7 +98,7 @@ class ServedApi:
         stack.push_async_callback(self._server.close)
         if not (at[0] == "localhost" or at[0].startswith("127.") or at[0] == "::1" or self._guarded):
             say(f"warning: --http {at[0]}: whoever reaches it may decide in another's place; see http.bearer-tokens")
-        say(f"HTTP: {self._server.url}, described at {self._server.url}/openapi.json")
+        say(f"HTTP: {self._server.url}, described at {self._server.url}/openapi.json; inbox: {self._server.url}/inbox")
 
     @property
     def url(self) -> str:

@@ -16,8 +16,8 @@ PAGES = {"/inbox": "inbox.html", "/executions/{id}": "execution.html"}
 ASSETS = "/pages/"
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-# Payloads come from anywhere. The scripts make text of them and never markup; should one ever fail to, `script-src` runs
-# nothing that came with a payload, and trusted types refuse to parse it.
+# Payloads come from anywhere. The scripts make text of them and never markup; should one ever fail to, `script-src`
+# runs nothing that came with a payload, and trusted types refuse to parse it.
 POLICY = "; ".join(
     (
         "default-src 'none'",
