@@ -24,9 +24,9 @@ export class Decision {
     this.busy = this.ended = false;
   }
 
-  close() {
+  close(why = "Choose what to decide.") {
     this.it = this.wanted = null;
-    this.pane.replaceChildren(el("p", { class: "none" }, "Choose what to decide."));
+    this.pane.replaceChildren(el("p", { class: "none", role: "status" }, why));
   }
 
   /** Throws Refusal. */

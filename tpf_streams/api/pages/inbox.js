@@ -100,7 +100,7 @@ function update(node, it) {
 
 function tick() {
   for (const it of entries) {
-    const node = list.querySelector(`[data-key="${CSS.escape(it.interactionId)}"]`);
+    const node = link(it.interactionId)?.parentElement;
     if (node) update(node, it);
   }
   decision.tick();
@@ -110,6 +110,8 @@ function tick() {
 
 const chosen = () => decodeURIComponent(location.hash.slice(1));
 
+const link = (id) => list.querySelector(`[data-key="${CSS.escape(id)}"] a`);
+
 async function choose() {
   const id = chosen();
   const before = decision.it?.interactionId;
@@ -117,16 +119,14 @@ async function choose() {
   tick();
   if (id === "") {
     decision.close();
-    const link = before && list.querySelector(`[data-key="${CSS.escape(before)}"] a`);
-    (link || list.querySelector("a") || main).focus();
+    if (before) (link(before) || list.querySelector("a") || main).focus();
     return;
   }
   try {
     await decision.open(id);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    decision.close();
-    notify(error.status === 404 ? "There is no such work, or no longer." : whyNot(error));
+    decision.close(error.status === 404 ? "There is no such work, or no longer." : whyNot(error));
   }
 }
 
@@ -166,6 +166,7 @@ function restart() {
   offerSteps().catch((error) => notify(whyNot(error)));
   listenAnew();
   refresh();
+  if (decision.it === null) choose();
 }
 
 for (const name of [...query.keys()]) if (!["stepId", "group", "assignee"].includes(name)) query.delete(name);
@@ -181,5 +182,3 @@ setInterval(() => document.hidden || tick(), 1_000);
 setInterval(() => document.hidden || refresh(), ANYWAY_MS);
 begin(restart);
 restart();
-if (chosen()) choose();
-else decision.close();
