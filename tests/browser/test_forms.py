@@ -152,3 +152,30 @@ def test_what_the_worker_refuses_is_said_and_can_be_mended(page, forms):
     page.fill("raw", "aGk=")
     page.send()
     page.outcome("Recorded.")
+
+
+def test_where_an_answer_needs_its_token_the_page_asks_for_it(driver, tmp_path):
+    text = (
+        Path(__file__)
+        .with_name("forms.yaml")
+        .read_text()
+        .replace("strategy: interactionId", "strategy: signedResumeToken")
+    )
+    (tmp_path / "forms.yaml").write_text(text)
+    with working(loaded_with(tmp_path / "forms.yaml")) as forms:
+        forms.do(asked(forms.served))
+        named = {"tenantId": "default", "limit": 1, "token": True}
+        pending = forms.do(forms.served.api.answers.answer("pending", named))
+        page = Page(driver, forms.url)
+        page.go()
+        page.open_first()
+        page.choose("some")
+        page.fill("code", "x")
+        page.fill("count", "1")
+        page.fill("resumeToken", "forged")
+        page.send()
+        page.outcome("Token refused.")
+        page.fill("resumeToken", pending["interactions"][0]["resumeToken"])
+        page.send()
+        page.outcome("Recorded.")
+        driver.get("about:blank")

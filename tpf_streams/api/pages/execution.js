@@ -138,7 +138,7 @@ const items = (it) =>
   it.expected_item_count === undefined ? "" : `${it.completed_item_count ?? 0} of ${it.expected_item_count}` +
     (Number(it.rejected_item_count) ? `, ${it.rejected_item_count} rejected` : "");
 
-const after = (seconds) => (seconds === undefined ? "" : seconds < 60 ? `${seconds.toFixed(3)} s` : span(seconds * 1_000));
+const after = (seconds) => (seconds === undefined ? "" : seconds < 60 ? `${seconds.toFixed(3)}\u00a0s` : span(seconds * 1_000));
 
 const ROUTINE = new Set(["execution_id", "step_id", "step_index", "item_index", "unit_id", "correlation_id", "transport"]);
 
