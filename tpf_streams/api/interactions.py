@@ -9,12 +9,13 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from tpf_streams.api.executions import ROOT as EXECUTIONS
 from tpf_streams.api.executions import by, wished
-from tpf_streams.api.models import AwaitStep, Cancel, Completed, Completion, Interaction, Pending, Wished
+from tpf_streams.api.models import AwaitStep, AwaitUnit, Cancel, Completed, Completion, Interaction, Pending, Wished
 from tpf_streams.api.peers import Peers, Share
 from tpf_streams.api.problems import OUTCOME_STATUS, ProblemError, refused, unavailable
 from tpf_streams.api.reading import json_of, model_of, whole_number
-from tpf_streams.api.saying import said, said_all
+from tpf_streams.api.saying import said, said_all, shaped
 from tpf_streams.api.service import Call, Parameter, Route
 from tpf_streams.runtime.cursor import Place, place_of
 from tpf_streams.runtime.pages import Part, merged
@@ -81,6 +82,16 @@ def _links(call: Call, cursor: str | None) -> dict[str, str]:
 async def one(call: Call) -> web.StreamResponse:
     found = await call.ask("interaction", interactionId=call.request.match_info["id"])
     return said(Interaction, _shown(found))
+
+
+async def units(call: Call) -> web.StreamResponse:
+    found = (await call.ask("units", executionId=call.request.match_info["id"]))["units"]
+    return said_all(AwaitUnit, [{**it, "interaction": _single(it)} for it in found])
+
+
+def _single(unit: dict[str, Any]) -> dict[str, Any] | None:
+    found = unit["interaction"]
+    return None if found is None else shaped(Interaction, _shown(found))
 
 
 def _shown(found: dict[str, Any]) -> dict[str, Any]:
@@ -189,6 +200,14 @@ ROUTES = (
         body=Cancel,
         body_optional=True,
         refusals=(400, 404, 408, 409, 413, 415),
+    ),
+    Route(
+        "GET",
+        EXECUTIONS + "/{id}/units",
+        units,
+        "What an execution waits for, or has waited for: its await units, in the order of its steps.",
+        {200: {"type": "array", "items": AwaitUnit}},
+        refusals=(404, 410),
     ),
     Route(
         "GET",

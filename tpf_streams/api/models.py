@@ -133,6 +133,24 @@ class Interaction(Pending):
     actor: str | None
 
 
+class AwaitUnit(Answer):
+    """One await step of an execution. `interaction`: of a unit that has a single one; those of a stream are counted."""
+
+    unit_id: str
+    step: str
+    step_id: str
+    step_index: int
+    generation: int
+    status: str
+    itemized: bool
+    expected_item_count: int | None
+    completed_item_count: int
+    rejected_item_count: int
+    created_at_epoch_ms: int
+    updated_at_epoch_ms: int
+    interaction: Interaction | None
+
+
 class Completion(Request):
     """An answer. One of `interactionId`, `correlationId` and `resumeToken` is needed; every one that is there must name
     the same interaction (contract 0.3). An authenticated principal takes the place of `actor`."""

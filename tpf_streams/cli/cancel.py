@@ -6,22 +6,24 @@ from typing import Annotated
 
 import typer
 
-from tpf_streams.cli.ask import Question, answer_to
 from tpf_streams.cli.console import Exit, out, print_json, say, told
-from tpf_streams.cli.options import AsJson, DataDir, OtherPipeline
+from tpf_streams.cli.desk import desk_of
+from tpf_streams.cli.options import AsJson, DataDirToAsk, OtherPipeline, Tenant, Url
 
 HINTS = {
-    "not_found": "there is no execution and no interaction of that id; see status and pending",
+    "not_found": "there is no execution and no interaction of that id; see status and pending, and name its --tenant",
     "terminal": "it has ended; see status",
 }
 
 
 def cancel(
-    data_dir: DataDir,
     ident: Annotated[
         str, typer.Argument(metavar="EXECUTION|INTERACTION", help="The id of either; see status and pending.")
     ],
     reason: Annotated[str, typer.Option(help="Why; kept with what is cancelled.")] = "cancelled by an operator",
+    url: Url = None,
+    data_dir: DataDirToAsk = None,
+    tenant: Tenant = None,
     pipeline: OtherPipeline = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,10 +38,12 @@ def cancel(
 
         tpf-streams cancel --data-dir data 7b0c5f7a-4a3e-8d60-9a51-0f4f7f1a2b3c --reason "sent twice by the client"
 
-        tpf-streams cancel --data-dir data ID --json
+        tpf-streams cancel --url http://127.0.0.1:8080 ID --json
     """
     with told():
-        answer = answer_to(Question(data_dir, pipeline, "cancel", {"id": ident, "reason": reason}))
+        answer = desk_of(url, data_dir, pipeline, tenant).ask(
+            "cancel", {"id": ident, "reason": reason, "tenantId": tenant}
+        )
     if as_json:
         print_json(answer)
     else:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tpf_streams.cli.ask import Question, answer_to
 from tpf_streams.cli.console import Exit, fail, out, print_json, say, told
-from tpf_streams.cli.options import AsJson, DataDir, OtherPipeline
+from tpf_streams.cli.desk import desk_of
+from tpf_streams.cli.options import AsJson, DataDirToAsk, OtherPipeline, Tenant, Url, text_of
 
 ACCEPTED = ("admitted", "duplicate", "held")
 HINTS = {
@@ -28,7 +26,6 @@ HINTS = {
 
 
 def complete(
-    data_dir: DataDir,
     payload: Annotated[
         str, typer.Option(metavar="JSON|@FILE|-", help="The answer: JSON, a file that holds it, or - for stdin.")
     ],
@@ -37,8 +34,10 @@ def complete(
     token: Annotated[
         str | None, typer.Option(help="The resume token of the request, or @FILE; see pending --token.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Default: the pipeline's default tenant.")] = None,
+    tenant: Tenant = None,
     actor: Annotated[str, typer.Option(help="Who answers; kept with the answer.")] = "operator",
+    url: Url = None,
+    data_dir: DataDirToAsk = None,
     pipeline: OtherPipeline = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,6 +52,8 @@ def complete(
 
         tpf-streams complete --data-dir data --interaction-id ID --payload '{"accepted": {"orderId": "o-1"}}'
 
+        tpf-streams complete --url http://127.0.0.1:8080 --interaction-id ID --payload @answer.json
+
         tpf-streams complete --data-dir data --interaction-id ID --token @token.txt --payload @answer.json
     """
     if interaction_id is None and correlation_id is None:
@@ -66,7 +67,7 @@ def complete(
         "payload": text_of(payload),
     }
     with told():
-        answer = answer_to(Question(data_dir, pipeline, "complete", arguments))
+        answer = desk_of(url, data_dir, pipeline, tenant).ask("complete", arguments)
     if as_json:
         print_json(answer)
     else:
@@ -75,15 +76,3 @@ def complete(
     if hint:
         say(hint)
     raise typer.Exit(Exit.OK if answer["outcome"] in ACCEPTED else Exit.FAILED)
-
-
-def text_of(given: str) -> str:
-    """The text itself, of `@FILE`, or of stdin for `-`."""
-    try:
-        if given == "-":
-            return sys.stdin.buffer.read().decode()
-        return Path(given[1:]).read_bytes().decode() if given.startswith("@") else given
-    except OSError as error:
-        fail(f"{given[1:]}: {error.strerror}", Exit.USAGE)
-    except UnicodeDecodeError:
-        fail(f"{given}: UTF-8 is wanted", Exit.USAGE)

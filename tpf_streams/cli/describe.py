@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-from tpf_streams.cli.ask import Question, answer_to
 from tpf_streams.cli.console import out, print_json, told
+from tpf_streams.cli.desk_directory import DirectoryDesk
 from tpf_streams.cli.options import AsJson, DataDir, OtherPipeline
 
 
@@ -21,7 +21,7 @@ def describe(data_dir: DataDir, pipeline: OtherPipeline = None, as_json: AsJson 
         tpf-streams describe --data-dir data --json
     """
     with told():
-        answer = answer_to(Question(data_dir, pipeline, "describe", {}))
+        answer = DirectoryDesk(data_dir, pipeline).ask("describe", {})
     if as_json:
         print_json(answer)
         return

@@ -21,7 +21,9 @@ from tpf_streams.cli.redrive import redrive
 from tpf_streams.cli.replay import replay
 from tpf_streams.cli.run import STEP_THREADS, run
 from tpf_streams.cli.schema import schema
+from tpf_streams.cli.show import show
 from tpf_streams.cli.status import status
+from tpf_streams.cli.submit import submit
 from tpf_streams.cli.validate import validate
 
 TRACEBACK = "TPF_STREAMS_TRACEBACK"
@@ -34,12 +36,14 @@ app = typer.Typer(
     "pipeline, setting or call, or a data directory in use · 3 rejected rows with --strict · 130 interrupted · "
     "143 terminated.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (validate, run, status, pending, complete, redrive, cancel, replay, describe, provider, schema):
+COMMANDS = (
+    validate, run, submit, status, show, pending, complete, redrive, cancel, replay, describe, provider, schema
+)  # fmt: skip
+for command in COMMANDS:
     app.command(cls=JsonAwareCommand)(command)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -48,6 +49,23 @@ Overrides: TypeAlias = Annotated[
 DataDir: TypeAlias = Annotated[
     Path, typer.Option("--data-dir", exists=True, file_okay=False, help="The data directory of a run.")
 ]
+DataDirToAsk: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--data-dir", exists=True, file_okay=False, help="The data directory of a run; instead of --url."),
+]
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="A worker that serves HTTP, any of them; default: TPF_STREAMS_URL. A bearer token for it is read from "
+        "TPF_STREAMS_TOKEN.",
+    ),
+]
+Tenant: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--tenant", envvar="TPF_STREAMS_TENANT", help="Whose; default: of a data directory everybody's."),
+]
 OtherPipeline: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -74,3 +92,24 @@ def load_to_run(pipeline: Path, config: Path | None, overrides: dict[str, str]) 
     loaded = load_pipeline(pipeline, settings_overrides=overrides, config=config)
     check_runnable(loaded.definition, str(pipeline))
     return loaded
+
+
+def text_of(given: str) -> str:
+    """The text itself, of `@FILE`, or of stdin for `-`."""
+    try:
+        if given == "-":
+            return sys.stdin.buffer.read().decode()
+        return Path(given[1:]).read_bytes().decode() if given.startswith("@") else given
+    except OSError as error:
+        fail(f"{given[1:]}: {error.strerror}", Exit.USAGE)
+    except UnicodeDecodeError:
+        fail(f"{given}: UTF-8 is wanted", Exit.USAGE)
+
+
+def check_texts(arguments: Mapping[str, Any]) -> None:
+    """A word of the command line that is no UTF-8 comes as text that nothing can write."""
+    for name, value in arguments.items():
+        try:
+            _ = isinstance(value, str) and value.encode()
+        except UnicodeEncodeError:
+            fail(f"{name}: UTF-8 is wanted", Exit.USAGE)

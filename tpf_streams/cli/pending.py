@@ -9,18 +9,20 @@ import orjson
 import typer
 from rich.table import Table
 
-from tpf_streams.cli.ask import Question, answer_to
 from tpf_streams.cli.console import out, print_json, told
-from tpf_streams.cli.options import AsJson, DataDir, Limit, OtherPipeline
+from tpf_streams.cli.desk import desk_of
+from tpf_streams.cli.options import AsJson, DataDirToAsk, Limit, OtherPipeline, Tenant, Url
 
 
 def pending(
-    data_dir: DataDir,
     limit: Limit = 50,
     payload: Annotated[bool, typer.Option("--payload", help="Show what was asked, too.")] = False,
     token: Annotated[
         bool, typer.Option("--token", help="Show resume tokens, too: who has one may answer. Mind your screen.")
     ] = False,
+    url: Url = None,
+    data_dir: DataDirToAsk = None,
+    tenant: Tenant = None,
     pipeline: OtherPipeline = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,11 +32,13 @@ def pending(
 
         tpf-streams pending --data-dir data --limit 20
 
+        tpf-streams pending --url http://127.0.0.1:8080 --payload
+
         tpf-streams pending --data-dir data --payload --token --json
     """
-    arguments = {"limit": limit, "payload": payload, "token": token}
+    arguments = {"limit": limit, "payload": payload, "token": token, "tenantId": tenant}
     with told():
-        answer = answer_to(Question(data_dir, pipeline, "pending", arguments))
+        answer = desk_of(url, data_dir, pipeline, tenant).ask("pending", arguments)
     if as_json:
         print_json(answer)
         return
@@ -47,7 +51,11 @@ def pending(
             out.print(f"  token    {it['resumeToken']}", markup=False, soft_wrap=True)
         if payload:
             out.print(f"  payload  {orjson.dumps(it['requestPayload']).decode()}", markup=False, soft_wrap=True)
-    out.print(f"{answer['count']:,} waiting, {len(shown):,} shown", markup=False)
+    if "count" in answer:
+        out.print(f"{answer['count']:,} waiting, {len(shown):,} shown", markup=False)
+    else:
+        more = "there are more" if answer["nextCursor"] else "that is all"
+        out.print(f"{len(shown):,} shown, {more}", markup=False)
 
 
 def _table(shown: list[dict[str, Any]]) -> Table:

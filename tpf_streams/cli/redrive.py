@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tpf_streams.cli.ask import Question, answer_to
 from tpf_streams.cli.console import Exit, out, print_json, say, told
-from tpf_streams.cli.options import AsJson, DataDir, OtherPipeline
+from tpf_streams.cli.desk import desk_of
+from tpf_streams.cli.options import AsJson, DataDirToAsk, OtherPipeline, Tenant, Url
 
 HINTS = {
     "not_found": "there is no such execution; see status",
@@ -21,7 +21,6 @@ HINTS = {
 
 
 def redrive(
-    data_dir: DataDir,
     execution: Annotated[str, typer.Argument(help="The id of the execution; see status.")],
     expected_version: Annotated[
         int | None, typer.Option(help="Only if its row has this version still; see status --json.")
@@ -30,6 +29,9 @@ def redrive(
         bool, typer.Option(help="Take FAILED executions; without, only those in the status DLQ.")
     ] = True,
     reason: Annotated[str, typer.Option(help="Why; kept with the event.")] = "",
+    url: Url = None,
+    data_dir: DataDirToAsk = None,
+    tenant: Tenant = None,
     pipeline: OtherPipeline = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,16 +47,17 @@ def redrive(
 
         tpf-streams redrive --data-dir data 7b0c5f7a-4a3e-8d60-9a51-0f4f7f1a2b3c
 
-        tpf-streams redrive --data-dir data ID --expected-version 7 --reason "the desk is open again" --json
+        tpf-streams redrive --url http://127.0.0.1:8080 ID --expected-version 7 --reason "the desk is open again" --json
     """
     arguments = {
         "executionId": execution,
         "expectedVersion": expected_version,
         "allowFailed": allow_failed,
         "reason": reason,
+        "tenantId": tenant,
     }
     with told():
-        answer = answer_to(Question(data_dir, pipeline, "redrive", arguments))
+        answer = desk_of(url, data_dir, pipeline, tenant).ask("redrive", arguments)
     if as_json:
         print_json(answer)
     else:

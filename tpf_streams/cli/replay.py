@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from tpf_streams.cli.ask import Question, answer_to
 from tpf_streams.cli.console import Exit, fail, say, told
+from tpf_streams.cli.desk_directory import DirectoryDesk
 from tpf_streams.cli.logs import LogKind
 from tpf_streams.cli.options import Config, Overrides, overrides_of, pipeline_file
 from tpf_streams.cli.run import run_loop
@@ -98,7 +98,7 @@ def _asked(data_dir: Path, pipeline: Path | None, execution: str) -> Iterator[Pa
     start: int | None = 0
     while start is not None:
         arguments = {"executionId": execution, "start": start}
-        page = answer_to(Question(data_dir, pipeline, "lifecycle", arguments))
+        page = DirectoryDesk(data_dir, pipeline).ask("lifecycle", arguments)
         yield page
         start = page["next"]
 

@@ -74,7 +74,11 @@ class InteractionQuestions:
     async def interaction(self, arguments: Arguments) -> Answer:
         """One of them, open or not, with what was asked and what was answered."""
         found = self._asked.interaction(str(arguments.get("interactionId") or ""), arguments)
-        return {**self.shown(found, payload=True, token=False), **_answered(found)}
+        return self.whole(found)
+
+    def whole(self, interaction: InteractionRecord) -> Answer:
+        """With what was asked and what was answered."""
+        return {**self.shown(interaction, payload=True, token=False), **_answered(interaction)}
 
     def shown(self, interaction: InteractionRecord, *, payload: bool, token: bool) -> Answer:
         """As a person wants to see it."""

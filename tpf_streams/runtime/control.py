@@ -42,6 +42,10 @@ class ControlError(TpfError):
 
     code = "CONTROL"
 
+    def __init__(self, message: str, code: str = code) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 class Answers(Protocol):
     """Who answers: `runtime.operator.Operator`."""
@@ -146,7 +150,7 @@ def ask(data_dir: Path, command: str, arguments: Mapping[str, Any]) -> Answer | 
         except (OSError, ValueError):
             raise ControlError(f"the process that owns {data_dir} went away before it answered") from None
     if not reply.get("ok"):
-        raise ControlError(str(reply.get("message")))
+        raise ControlError(str(reply.get("message")), str(reply.get("code", ControlError.code)))
     result: Answer = reply["result"]
     return result
 

@@ -15,6 +15,7 @@ from tpf_streams.runtime.application import Application
 from tpf_streams.runtime.asked import Arguments, Asked
 from tpf_streams.runtime.asked_executions import ExecutionQuestions
 from tpf_streams.runtime.asked_interactions import InteractionQuestions
+from tpf_streams.runtime.asked_units import UnitQuestions
 from tpf_streams.runtime.history import PAGE_BYTES, history_page
 from tpf_streams.runtime.open_log import ViewableLog
 from tpf_streams.runtime.refusals import OperatorError
@@ -41,9 +42,11 @@ class Operator:
         self.views = self._asked.views
         self._definition = definition
         self._log = log
+        interactions = InteractionQuestions(self._asked)
         self._commands: dict[str, Callable[[Arguments], Awaitable[Answer]]] = {
             **ExecutionQuestions(self._asked).commands,
-            **InteractionQuestions(self._asked).commands,
+            **interactions.commands,
+            **UnitQuestions(self._asked, interactions).commands,
             "describe": self._describe,
             "lifecycle": self._lifecycle,
         }

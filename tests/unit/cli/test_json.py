@@ -28,6 +28,15 @@ REFUSED = [
     (("run", CSV_PAYMENTS, "--data-dir", "{empty}", "--input", "nothing.csv"), "USAGE"),
     (("status", "--data-dir", "{empty}"), "USAGE"),
     (("status", "--data-dir", "{empty}/nothing"), "USAGE"),
+    (("status", "--url", "http://127.0.0.1:9"), "USAGE"),
+    (("status", "x", "--url", "ftp://somewhere"), "USAGE"),
+    (("submit", "{", "--url", "http://127.0.0.1:9"), "USAGE"),
+    (("submit", "1", "--data-dir", "{empty}", "--url", "http://127.0.0.1:9"), "USAGE"),
+    (("submit", "1", "--data-dir", "{empty}"), "USAGE"),
+    (("submit", "@nothing", "--data-dir", "{empty}"), "USAGE"),
+    (("show", "x"), "USAGE"),
+    (("show", "x", "--url", "http://u:p@127.0.0.1"), "USAGE"),
+    (("pending", "--url", "http://127.0.0.1:9", "--token"), "USAGE"),
     (("pending", "--data-dir", "{empty}", "--limit", "0"), "USAGE"),
     (("complete", "--data-dir", "{empty}", "--payload", "1"), "USAGE"),
     (("complete", "--data-dir", "{empty}", "--payload", "@nothing", "--interaction-id", "x"), "USAGE"),
@@ -69,12 +78,11 @@ def test_every_command_that_takes_json_is_tried_here():
 
 
 def test_a_fault_of_the_program_leaves_one_too(monkeypatch, capsys):
-    def broken(**_: object) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("the payload is 4711")
 
     monkeypatch.setattr("sys.argv", ["tpf-streams", "status", "--data-dir", ".", "--json"])
-    monkeypatch.setattr("tpf_streams.cli.status.answer_to", broken)
-    monkeypatch.setattr("tpf_streams.cli.status.Question", lambda *_: None)
+    monkeypatch.setattr("tpf_streams.cli.status.desk_of", broken)
     with pytest.raises(SystemExit) as left:
         main.main()
     shown = capsys.readouterr()
@@ -108,3 +116,11 @@ def test_a_refusal_is_called_as_its_exit_code_is(leave):
     assert json.loads(found.stdout) == {
         "error": {"code": leave.name, "message": "nothing is known of it", "exitCode": int(leave)}
     }
+
+
+@pytest.mark.parametrize("command", app.registered_commands, ids=lambda it: it.callback.__name__)
+def test_every_command_shows_examples(command):
+    name = command.callback.__name__
+    told = CliRunner().invoke(app, [name, "--help"], terminal_width=200)
+    assert told.exit_code == 0
+    assert f"tpf-streams {name}" in told.stdout.partition("Examples")[2]

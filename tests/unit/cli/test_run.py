@@ -13,9 +13,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tpf_streams.cli.complete import text_of
 from tpf_streams.cli.main import app
-from tpf_streams.cli.options import overrides_of
+from tpf_streams.cli.options import overrides_of, text_of
 from tpf_streams.cli.pending import span
 from tpf_streams.cli.run import exit_code
 from tpf_streams.runtime.run_result import RunResult

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tpf_streams.cli.console import Exit, fail, say
+from tpf_streams.cli.options import check_texts
 from tpf_streams.cli.run import run_loop
+from tpf_streams.core.step import Json
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
 from tpf_streams.engine.clock import SystemClock
 from tpf_streams.errors import LogOwnedError
@@ -20,9 +22,9 @@ from tpf_streams.runtime.open_log import RunNote, open_local_log, recall
 from tpf_streams.runtime.operator import Operator, running, settled
 from tpf_streams.runtime.views import Answer
 
-RUNS = ("complete", "redrive", "cancel")
+RUNS = ("submit", "complete", "redrive", "cancel")
 """Commands that the pipeline itself has to carry out."""
-MOVES = ("admitted", "redriven", "cancelled")
+MOVES = ("submitted", "admitted", "redriven", "cancelled")
 """Outcomes behind which an execution goes on."""
 OWNER_STARTS_S = 3.0
 """An owner has the lock before it has the socket, and for a moment after."""
@@ -38,39 +40,49 @@ class Question:
     arguments: Mapping[str, Any]
 
 
-def answer_to(question: Question) -> Answer:
-    """The answer; what it does not cover is told. Raises TpfError."""
-    _check_texts(question.arguments)
-    answer = _answer_to(question)
-    unseen = answer.get("unseenPartitions")
-    if unseen:
-        numbers = ", ".join(map(str, unseen))
-        say(f"partitions {numbers} are not open here: what waits there another worker knows, or this one soon")
-    return answer
+class DirectoryDesk:
+    """`pipeline`: instead of the one that last ran there."""
 
+    def __init__(self, data_dir: Path, pipeline: Path | None = None) -> None:
+        self._data_dir = data_dir
+        self._pipeline = pipeline
+        self.goes_on = True
 
-def _check_texts(arguments: Mapping[str, Any]) -> None:
-    """A word of the command line that is no UTF-8 comes as text that nothing can write."""
-    for name, value in arguments.items():
-        try:
-            _ = isinstance(value, str) and value.encode()
-        except UnicodeEncodeError:
-            fail(f"{name}: UTF-8 is wanted", Exit.USAGE)
+    def ask(self, command: str, arguments: Mapping[str, Any]) -> Answer:
+        """The answer; what it does not cover is told. Raises TpfError, OSError."""
+        check_texts(arguments)
+        answer = self._answer(Question(self._data_dir, self._pipeline, command, arguments))
+        unseen = answer.get("unseenPartitions")
+        if unseen:
+            numbers = ", ".join(map(str, unseen))
+            say(f"partitions {numbers} are not open here: what waits there another worker knows, or this one soon")
+        return answer
 
+    def result(self, execution_id: str) -> Json:
+        """What an execution gave, as a whole. Raises TpfError, OSError."""
+        found: list[Json] = []
+        start: int | None = 0
+        listed = False
+        while start is not None:
+            page = self.ask("result", {"executionId": execution_id, "start": start})
+            found += page["outputs"]
+            start, listed = page["next"], page["listed"]
+        return found if listed else (found or [None])[0]
 
-def _answer_to(question: Question) -> Answer:
-    data_dir = _worker_of(question.data_dir)
-    end_s = time.monotonic() + OWNER_STARTS_S
-    while True:
-        found = ask(data_dir, question.command, question.arguments)
-        if found is not None:
-            return found
-        try:
-            return _without_owner(question)
-        except LogOwnedError:
-            if time.monotonic() > end_s:
-                raise
-            time.sleep(0.1)
+    def _answer(self, question: Question) -> Answer:
+        data_dir = _worker_of(question.data_dir)
+        end_s = time.monotonic() + OWNER_STARTS_S
+        while True:
+            found = ask(data_dir, question.command, question.arguments)
+            self.goes_on = found is not None
+            if found is not None:
+                return found
+            try:
+                return _without_owner(question)
+            except LogOwnedError:
+                if time.monotonic() > end_s:
+                    raise
+                time.sleep(0.1)
 
 
 def _worker_of(data_dir: Path) -> Path:
@@ -112,7 +124,7 @@ async def _opened(question: Question, note: RunNote, loaded: LoadedPipeline) -> 
         operator = Operator(loaded.definition, log, application, tenant)
         async with running(application):
             answer = await operator.answer(question.command, question.arguments)
-            execution_id = _moved(operator, question.arguments)
+            execution_id = _moved(operator, {**question.arguments, **answer})
             if answer["outcome"] in MOVES and execution_id is not None:
                 await settled(operator.views, execution_id)
             return answer
