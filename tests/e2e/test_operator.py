@@ -275,3 +275,24 @@ def test_questions_do_not_stop_a_run(place):
         found = finish(process)
     assert found.returncode == 0, found.stderr
     assert result_of(found)["by_arm"] == {"approved": 907, "unapproved": 93}
+
+
+def test_an_input_is_taken_by_a_running_owner_and_by_a_log_that_nobody_runs(place, order):
+    with started(*place.words(order, pipeline=APPROVAL, provider=None), "--json") as process:
+        wait_until(lambda: one_waits(place))
+        first = asked(place, "submit", f"@{order}", "--key", "a")
+        shown = asked(place, "show", first["executionId"])
+        assert (first["outcome"], shown["units"][0]["status"]) == ("submitted", "WAITING_EXTERNAL")
+        process.send_signal(signal.SIGINT)
+        assert finish(process).returncode == 130
+    assert asked(place, "submit", f"@{order}", "--key", "a")["outcome"] == "duplicate"
+    second = tpf("submit", f"@{order}", "--key", "b", "--data-dir", place.data, "--wait", "--json")
+    assert (second.returncode, result_of(second)["status"]) == (1, "WAITING_EXTERNAL")
+    assert "nobody runs there" in second.stderr
+    interaction = asked(place, "show", result_of(second)["executionId"])["units"][0]["interaction"]
+    asked(place, "complete", "--interaction-id", interaction["interactionId"], "--payload", accepted(interaction))
+    third = asked(place, "submit", f"@{order}", "--key", "b", "--wait")
+    assert (third["status"], third["result"]["outcome"]) == ("SUCCEEDED", "APPROVED")
+    assert asked(place, "show", interaction["interactionId"])["interaction"]["responsePayload"] is not None
+    unknown = tpf("show", "5d52cb98-f502-3efa-a42b-d5e43972fcdb", "--data-dir", place.data, "--json")
+    assert (unknown.returncode, result_of(unknown)["error"]["code"]) == (1, "not_found")
