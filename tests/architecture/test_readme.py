@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.architecture.generated import GENERATED
+from tests.e2e.program import wait_until
 from tpf_streams.cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +50,44 @@ def test_the_example_of_ones_own_runs_as_it_stands_there(monkeypatch, tmp_path):
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         found = done.stdout
     assert '{"number":"i-1","booked":true}' in found
+
+
+def test_a_person_decides_within_a_minute(tmp_path):
+    """By the commands as they stand there, from the start of `dev` on; only its port and its folder are others."""
+    section = README.partition("## Five minutes with a person in the loop")[2].partition("\n## ")[0]
+    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    begun, url = lines.index("tpf-streams dev"), lines.index("export TPF_STREAMS_URL=http://127.0.0.1:8080")
+    commands = re.findall(r"^tpf-streams [^\n]*(?:\n  [^\n]*)*", "\n".join(lines[url + 1 :]), re.MULTILINE)
+    assert [command.split()[1] for command in commands] == ["submit", "pending", "complete", "show"]
+    assert lines[:begun] == ["make venv", ". .venv/bin/activate"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    program, began_s = f"{sys.executable} -m tpf_streams.cli", time.monotonic()
+    words = [*program.split(), "dev", "--port", str(port), "--data-dir", str(tmp_path / "dev")]
+    with (tmp_path / "said").open("w") as said, subprocess.Popen(words, cwd=ROOT, stderr=said) as dev:
+        try:
+            wait_until(lambda: f"HTTP: http://127.0.0.1:{port}" in (tmp_path / "said").read_text(), 60)
+            environ = {**os.environ, "TPF_STREAMS_URL": f"http://127.0.0.1:{port}"}
+            found: dict[str, str] = {}
+            for command in commands:
+                ids = re.findall(r"^[0-9a-f-]{36}$", found.get("pending", ""), re.MULTILINE)
+                line = command.replace("tpf-streams", program).replace("\n", " ").replace("INTERACTION", "".join(ids))
+                line = line.replace("EXECUTION", found.get("submit", "").partition("\n")[0])
+                found[command.split()[1]] = output_of(line, environ)
+                if len(found) == 1:
+                    wait_until(lambda: "interactionId" in output_of(f"{program} pending --json", environ), 30)
+            assert found["complete"] == "admitted\n"
+            assert time.monotonic() - began_s < 60
+            assert "in 20 minutes" in found["show"]
+            assert "COMPLETED" in found["show"]
+        finally:
+            dev.terminate()
+
+
+def output_of(line: str, environ: dict[str, str]) -> str:
+    done = subprocess.run(line, shell=True, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, (line, done.stdout, done.stderr)
+    return done.stdout
 
 
 def test_the_faust_app_is_one(tmp_path):

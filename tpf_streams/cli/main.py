@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, NoReturn
 
@@ -15,6 +16,7 @@ from tpf_streams.cli.cancel import cancel
 from tpf_streams.cli.complete import complete
 from tpf_streams.cli.console import INTERNAL, Exit, JsonAwareCommand, log_to_stderr, refuse
 from tpf_streams.cli.describe import describe
+from tpf_streams.cli.dev import dev
 from tpf_streams.cli.pending import pending
 from tpf_streams.cli.provider import provider
 from tpf_streams.cli.redrive import redrive
@@ -41,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    validate, run, submit, status, show, pending, complete, redrive, cancel, replay, describe, provider, schema
+    validate, run, dev, submit, status, show, pending, complete, redrive, cancel, replay, describe, provider, schema
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=JsonAwareCommand)(command)
@@ -64,9 +66,14 @@ def options(
 
 def main() -> None:
     """The console script."""
+    carry_out(app)
+
+
+def carry_out(work: Callable[[], object]) -> None:
+    """Do `work`, and end the process as it ended. Raises SystemExit."""
     log_to_stderr()
     try:
-        app()
+        work()
     except SystemExit as left:
         leave(left.code if isinstance(left.code, int) else Exit.OK)
     except KeyboardInterrupt:

@@ -179,7 +179,8 @@ def run(
         None if http is None else address_of(http),
     )
     with told():
-        result, stopped_by = execute(options, log)
+        loaded = load_to_run(options.pipeline, options.config, options.overrides)
+        result, stopped_by = execute(options, log, loaded)
     if as_json:
         print_json(asdict(result))
     else:
@@ -199,9 +200,8 @@ def exit_code(result: RunResult, stopped_by: signal.Signals | None, *, strict: b
     return Exit.OK
 
 
-def execute(options: RunOptions, kind: LogKind) -> tuple[RunResult, signal.Signals | None]:
-    """Load, run, and say what happened. Raises TpfError, OSError."""
-    loaded = load_to_run(options.pipeline, options.config, options.overrides)
+def execute(options: RunOptions, kind: LogKind, loaded: LoadedPipeline) -> tuple[RunResult, signal.Signals | None]:
+    """Run what is loaded, and say what happened. Raises TpfError, OSError."""
     missing = "" if options.http_at is not None else _missing_source(options, loaded)
     found = iter(()) if missing else submissions(loaded, options.inputs, str(options.pipeline))
     for line in loaded.warnings:
