@@ -16,7 +16,7 @@ from tests.benchmarks.noted import Listener, NotedLogs
 from tests.benchmarks.payments import PIPELINE
 from tests.benchmarks.work import CountingStore, WorkListener
 from tpf_streams.cli.logs import LogKind
-from tpf_streams.cli.options import overrides_of
+from tpf_streams.cli.options import load_to_run, overrides_of
 from tpf_streams.cli.run import RunOptions, execute
 from tpf_streams.logs.local import OpenStore
 from tpf_streams.runtime import open_log
@@ -53,7 +53,7 @@ def main() -> None:
     make_listener, open_store = LISTENERS[given.hear]
     listener, watch = make_listener(), Stopwatch()
     with patch.object(open_log, "LocalLog", NotedLogs(listener, watch, open_store)):
-        result, _ = execute(options, LogKind.LOCAL)
+        result, _ = execute(options, LogKind.LOCAL, load_to_run(PIPELINE, None, options.overrides))
     found = {"items": result.items, "seconds": watch.seconds, "cpu_s": watch.cpu_s, "peak_bytes": peak_bytes()}
     print(json.dumps({**found, **listener.figures(), "result": asdict(result)}))
 
