@@ -32,7 +32,7 @@ def dev(
     pipeline: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[PIPELINE]",
+            metavar="PIPELINE",
             parser=pipeline_file,
             help="The pipeline.yaml, or the name of a folder of topologies; default: restaurant-approval.",
         ),
