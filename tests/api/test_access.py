@@ -45,6 +45,28 @@ async def test_who_cancelled_is_told():
         assert (await served.get(path, headers=bearer(ANN)))["errorMessage"] == "no gas (by bob)"
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 202),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://behind-a-proxy.example"}, 202),
+        ({"Sec-Fetch-Site": "none"}, 202),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://elsewhere.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+async def test_a_page_of_somebody_else_decides_nothing(headers, status):
+    """A browser sends a POST without a body for any page, to a worker of this machine too."""
+    async with serving(loaded_with()) as served:
+        begun = await served.client.post("/pipeline/run-async", json=ORDER, headers=headers)
+        assert begun.status == status
+        own = {"Origin": str(served.client.make_url("/")).rstrip("/")}
+        again = await served.client.post("/pipeline/run-async", json=ORDER, headers=own)
+        assert again.status == 202
+
+
 async def until_one(served, headers):
     while not (found := await served.get(PENDING, headers=headers)):
         pass

@@ -81,6 +81,16 @@ class Access:
         return found
 
 
+def check_origin(request: web.Request) -> None:
+    """A page of somebody else may not decide anything here, which a browser on the same machine would let it: what has
+    no body is sent without asking first. Programs say nothing of the kind. Raises ProblemError."""
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is None and origin is not None:  # an older browser, or one that came without TLS
+        site = "same-origin" if origin.partition("://")[2] == request.host else "cross-site"
+    if site not in (None, "same-origin", "none"):
+        raise ProblemError(403, "cross_origin", "a page of another origin may not call this")
+
+
 def _digest(token: str) -> bytes:
     """Of any text: what a client sends need not be ASCII, nor text at all."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

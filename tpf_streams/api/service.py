@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
-from tpf_streams.api.access import Access, Caller
+from tpf_streams.api.access import Access, Caller, check_origin
 from tpf_streams.api.hops import LIFE_HEADER, WORKER_HEADER, Owned, hop_of, life_of, life_text
 from tpf_streams.api.limits import ApiLimits
 from tpf_streams.api.peers import Peers
@@ -167,6 +167,8 @@ def guarded(api_of: Callable[[], Api | None], route: Route) -> Callable[[web.Req
             return unavailable("starting", "the engine is not there yet").response()
         try:
             caller = Caller("")
+            if route.method == "POST":
+                check_origin(request)
             if route.tenant != "none":
                 caller = api.access.caller(request, explicit=route.tenant == "named")
             hop = hop_of(request)
