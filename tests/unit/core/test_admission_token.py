@@ -65,3 +65,15 @@ def test_an_earlier_secret_still_verifies():
 def test_a_token_without_any_secret_is_refused():
     case = Case(resume_token_secrets=(), correlation=CorrelationStrategy.INTERACTION_ID)
     assert case.outcome() == "resume_token_rejected"
+
+
+def test_the_token_that_the_request_carried_is_taken_and_that_of_its_neighbour_is_not():
+    """Both were given by the signer that looks at them."""
+    case = Case()
+    signer = case.machine.state.signer
+    assert signer is not None
+    given = {row.interaction_id: signer.sign(row.claims()) for row in (case.row, case.other)}
+    case.fields["resumeToken"] = given[case.other.interaction_id]
+    assert case.outcome() == "resume_token_rejected"
+    case.fields["resumeToken"] = given[case.row.interaction_id]
+    assert case.outcome() == "admitted"
