@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from tests.simulation.scheduler import ROUNDS_MAX, pass_quiet_time, play_round
+from tests.simulation.scheduler import pass_quiet_time, play_round
 from tests.simulation.shadow import Change, Violation
 from tests.simulation.world import TENANT, World
 from tpf_streams.core import rows
@@ -20,6 +20,9 @@ from tpf_streams.testing.faults import CommitFault
 
 MINUTE_MS = 60_000
 STRIKES_MAX = 30
+ROUNDS_MAX = 2_000
+"""A whole life is lived in them, with strikes: one of 84 items, two at a time, took more than 600 (seen). What is stuck
+stays so."""
 _OWNED = (b"a", b"i", b"j", b"o", b"r", b"u", b"c")
 """Kinds of rows that stay as long as their execution does."""
 
