@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
+from tests.orders import ADA
 from tpf_streams.api import Api
 from tpf_streams.api.server import application
 from tpf_streams.dsl.load import LoadedPipeline, load_pipeline
@@ -26,14 +27,7 @@ ROOT = Path(__file__).parents[2]
 APPROVAL = ROOT / "topologies/restaurant_approval/pipeline.yaml"
 SECRET = {"pipeline.orchestrator.resume-token-secret": "a-secret-for-tests-only"}
 TENANT = {"x-tenant-id": "default"}
-ORDER = {
-    "requestId": "7b5e1f4c-3c5b-4c8e-9f7e-1b2f3c4d5e6f",
-    "customerName": "Ada",
-    "restaurantName": "Trattoria Uno",
-    "items": "2 pizza, 1 salad",
-    "totalAmount": "27.50",
-    "currency": "EUR",
-}
+ORDER = ADA
 DECIDED_AT = "2026-01-01T10:00:00Z"
 
 

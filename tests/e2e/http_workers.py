@@ -18,6 +18,7 @@ from aiokafka import TopicPartition
 
 from tests.e2e.program import APPROVAL, environment, start
 from tests.integration.clients import fresh, poll_to, reader
+from tests.orders import ADA
 from tpf_streams.api.hops import HOP_HEADER
 from tpf_streams.core.identity import IdFactory, partition_of, route_of
 from tpf_streams.engine.owners import Owners, owners_topic
@@ -25,14 +26,7 @@ from tpf_streams.logs.kafka.reader import input_record
 
 PENDING = "/pipeline/interactions/pending"
 TENANT = {"x-tenant-id": "default"}
-ORDER = {
-    "requestId": "7b5e1f4c-3c5b-4c8e-9f7e-1b2f3c4d5e6f",
-    "customerName": "Ada",
-    "restaurantName": "Trattoria Uno",
-    "items": "2 pizza, 1 salad",
-    "totalAmount": "27.50",
-    "currency": "EUR",
-}
+ORDER = ADA
 READY_S = 60.0
 PATIENCE_S = 60.0
 PAUSE_S = 0.05

@@ -17,16 +17,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.program import APPROVAL, finish, start, tpf, wait_until
+from tests.orders import ANN
 
 HEADERS = {"x-tenant-id": "default", "Content-Type": "application/json"}
-ORDER = {
-    "requestId": "5d52cb98-f502-3efa-a42b-d5e43972fcdb",
-    "customerName": "Ann",
-    "restaurantName": "Roma",
-    "items": "pizza",
-    "totalAmount": "12.50",
-    "currency": "EUR",
-}
+ORDER = ANN
 DECIDED_AT = "2026-01-31T12:00:00Z"
 PENDING = "/pipeline/interactions/pending"
 COMPLETE = "/pipeline/interactions/complete"

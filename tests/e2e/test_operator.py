@@ -28,16 +28,10 @@ from tests.e2e.program import (
     tpf,
     wait_until,
 )
+from tests.orders import ANN
 from tpf_streams.runtime.control import SOCKET_NAME, ask
 
-ORDER = {
-    "requestId": "5d52cb98-f502-3efa-a42b-d5e43972fcdb",
-    "customerName": "Ann",
-    "restaurantName": "Roma",
-    "items": "pizza",
-    "totalAmount": "12.50",
-    "currency": "EUR",
-}
+ORDER = ANN
 
 
 @pytest.fixture

@@ -8,19 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.orders import ADA
 from tpf_streams.core.interaction import InteractionRecord
 from tpf_streams.testing import TopologyTestDriver
 
 PIPELINE = Path(__file__).parents[2] / "topologies" / "restaurant_approval" / "pipeline.yaml"
 HALF_AN_HOUR_MS = 30 * 60_000
-ORDER = {
-    "requestId": "7b5e1f4c-3c5b-4c8e-9f7e-1b2f3c4d5e6f",
-    "customerName": "Ada",
-    "restaurantName": "Trattoria Uno",
-    "items": "2 pizza, 1 salad",
-    "totalAmount": "27.50",
-    "currency": "EUR",
-}
+ORDER = ADA
 DECIDED_AT = "2026-01-01T10:00:00Z"
 
 
