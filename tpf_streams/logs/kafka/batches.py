@@ -69,11 +69,12 @@ async def send(
     entries: Iterable[Entry],
     limits: Mapping[str, int],
     under_way: list[UnderWay],
+    time_ms: int | None = None,
 ) -> None:
     """Hand the records over, in as few batches as they fit into; `under_way` has them even when a later one fails.
 
     `limits`: what a topic takes. It holds for a batch, not for a record: small records, each of them allowed, would be
-    refused together.
+    refused together. `time_ms`: of the records; without it each has that of now.
     """
     topic, partition = at
     limit = min(limits.get(topic, BATCH_BYTES), BATCH_BYTES)
@@ -83,7 +84,7 @@ async def send(
             under_way.append(await _hand_over(producer, batch, topic, partition))
             batch = producer.create_batch()
         key, value, headers = entry
-        appended = batch.append(key=key, value=value, timestamp=None, headers=list(headers))
+        appended = batch.append(key=key, value=value, timestamp=time_ms, headers=list(headers))
         assert appended is not None, "a record was left out of its batch"
     if batch.record_count():
         under_way.append(await _hand_over(producer, batch, topic, partition))

@@ -24,12 +24,13 @@ from tpf_streams.logs.kafka.settings import KafkaSettings
 from tpf_streams.logs.kafka.stores import NoRows, OpenStore, TaskStore, TaskStores
 from tpf_streams.logs.kafka.task import CLIENT_FAILURES, KafkaTaskLog, TaskProducer
 from tpf_streams.logs.kafka.topics import TopicSpec, TopicUse, describe, internal_topics
-from tpf_streams.logs.kafka.unsettled import was_aborted
+from tpf_streams.logs.kafka.unsettled import unsettled
 from tpf_streams.ports import Clock, InputRecord, ReadableStore, Record, TaskGroup, TopicPartition
 
 log = logging.getLogger(__name__)
 
 STABLE_S = 15.0
+SETTLE_S = 60.0
 """A transaction's marker is written within milliseconds of its end, or by the next one of its id."""
 STABLE_POLL_S = 0.01
 OFFSETS_EVERY_S = 5.0
@@ -150,9 +151,7 @@ class KafkaLog:
         # broker that died right behind a commit): here no end of the log is believed before it lies behind the own
         # marker, and elsewhere requests and outputs would be hidden, until another turn came to the same partition.
         written = await self._written_by(partition)
-        if await was_aborted(self._client.consumer, producer.id, [changelog, *written]):
-            log.warning("partition %d: a transaction was aborted, but not everywhere; it is now", partition)
-            await producer.abort([changelog, *written])
+        await self._settle(partition, producer, changelog, written)
         opening: list[Entry] = [(OPENING_KEY, str(self._clock.now_ms()).encode(), ())]
         sent = await producer.transaction(changelog, opening, settled=written)
         assert sent is not None, "an opening is a record"
@@ -177,6 +176,22 @@ class KafkaLog:
         task.position = position
         self._open[partition] = task
         return task
+
+    async def _settle(
+        self, partition: int, producer: TaskProducer, changelog: TopicPartition, written: list[TopicPartition]
+    ) -> None:
+        """End what a predecessor left without a marker, each part of it as the others ended. By itself: an opening that
+        broke off would abort it."""
+        # The submission of another life, and the end of one, go to any partition's events in the turn's transaction.
+        everywhere = {*written, *map(self._input, range(self.partitions))}
+        async with asyncio.timeout(SETTLE_S):
+            found = await unsettled(self._client.consumer, producer.id, changelog, everywhere)
+            for aborted in (True, False):
+                parts = [at for at, end in found.items() if end is aborted]
+                if parts:
+                    end = "aborted" if aborted else "committed"
+                    log.warning("partition %d: a transaction was not %s everywhere; it is now", partition, end)
+                    await producer.end(parts, aborted=aborted)
 
     async def _written_by(self, partition: int) -> list[TopicPartition]:
         """Where turns of this partition may have written."""

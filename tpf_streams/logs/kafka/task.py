@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from aiokafka import AIOKafkaProducer
@@ -43,6 +44,7 @@ class TaskProducer:
 
     def __init__(self, settings: KafkaSettings, partition: int, limits: Mapping[str, int]) -> None:
         self._limits = limits
+        self._time_ms = 0
         self._producer = AIOKafkaProducer(
             **settings.connection,
             transactional_id=f"{settings.application_id}-{partition}",
@@ -66,18 +68,20 @@ class TaskProducer:
 
         Every batch is awaited before the commit, which would succeed without a refused one. Begun late: the
         coordinator's time-out runs from the first partition on. `settled`: partitions that get this transaction's
-        marker although it has no record for them.
+        marker although it has no record for them. Its records have one time, which no other transaction of this
+        producer has: by it the parts of one are known for such (see unsettled.py).
         """
         producer = self._producer
+        self._time_ms = time_ms = max(self._time_ms + 1, time.time_ns() // 1_000_000)
         groups = await by_partition(producer, records)
         await producer.begin_transaction()
         self._join(settled)
         under_way: list[UnderWay] = []
         try:
-            await send(producer, (changelog.topic, changelog.partition), entries, self._limits, under_way)
+            await send(producer, (changelog.topic, changelog.partition), entries, self._limits, under_way, time_ms)
             changes = len(under_way)
             for at, group in groups.items():
-                await send(producer, at, group, self._limits, under_way)
+                await send(producer, at, group, self._limits, under_way, time_ms)
         except BaseException:
             abandon(under_way)
             raise
@@ -85,11 +89,11 @@ class TaskProducer:
         await producer.commit_transaction()
         return sent[changes - 1] if changes else None
 
-    async def abort(self, settled: Collection[TopicPartition]) -> None:
+    async def end(self, settled: Collection[TopicPartition], *, aborted: bool) -> None:
         """A transaction without a record, for its markers. Raises CLIENT_FAILURES."""
         await self._producer.begin_transaction()
         self._join(settled)
-        await self._producer.abort_transaction()
+        await (self._producer.abort_transaction() if aborted else self._producer.commit_transaction())
 
     def _join(self, settled: Collection[TopicPartition]) -> None:
         for each in settled:
