@@ -13,7 +13,6 @@ from tpf_streams.logs.kafka import TopicSpec, TopicUse
 from tpf_streams.logs.kafka.changelog import entries_of
 from tpf_streams.ports import Record, Turn
 
-
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 # Lets a producer write what the coordinator does not know of, and so gives no marker to.
