@@ -42,7 +42,28 @@ async def test_who_cancelled_is_told():
         begun = await served.client.post("/pipeline/run-async", json=ORDER, headers=bearer(ANN))
         path = f"/pipeline/executions/{(await begun.json())['executionId']}"
         await served.client.post(path + "/cancel", json={"reason": "no gas"}, headers=bearer(BOB))
-        assert (await served.get(path, headers=bearer(ANN)))["errorMessage"] == "no gas (by bob)"
+        assert (await served.get(path, headers=bearer(ANN)))["errorMessage"] == "by bob: no gas"
+
+
+async def test_a_long_reason_leaves_the_name_of_who_gave_it():
+    """It was behind the reason, and cut off with its end: a name of one's choice could stand there."""
+    async with serving(loaded_with(http__bearer_tokens=ENTRIES)) as served:
+        begun = await served.client.post("/pipeline/run-async", json=ORDER, headers=bearer(ANN))
+        path = f"/pipeline/executions/{(await begun.json())['executionId']}"
+        reason = "x" * 501 + " (by alice)"
+        await served.client.post(path + "/cancel", json={"reason": reason}, headers=bearer(BOB))
+        assert (await served.get(path, headers=bearer(ANN)))["errorMessage"].startswith("by bob: xxx")
+
+
+async def test_a_lone_worker_is_passed_nothing_on():
+    """Who says which life of a key he means begins a second execution of it."""
+    async with serving(loaded_with()) as served:
+        key = {"Idempotency-Key": "one"}
+        first = await (await served.client.post("/pipeline/run-async", json=ORDER, headers=key)).json()
+        for incarnation in range(4):
+            hop = {**key, "x-tpf-partitions": f"0@{incarnation}", "x-tpf-life": "5"}
+            again = await (await served.client.post("/pipeline/run-async", json=ORDER, headers=hop)).json()
+            assert (again["executionId"], again["duplicate"]) == (first["executionId"], True)
 
 
 @pytest.mark.parametrize(

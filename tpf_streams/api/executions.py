@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import orjson
 from aiohttp import web
@@ -12,6 +13,8 @@ from tpf_streams.api.problems import WISH_STATUS, ProblemError, refused
 from tpf_streams.api.reading import KEY_HEADER, json_of, model_of
 from tpf_streams.api.saying import said
 from tpf_streams.api.service import Call, Parameter, Route
+
+log = logging.getLogger(__name__)
 
 ROOT = "/pipeline/executions"
 WRITE_S = 30.0
@@ -60,6 +63,19 @@ async def _long_result(call: Call, execution_id: str, page: dict[str, object]) -
     breaks the connection in the middle of the body, which no client can take for the end."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", **call.marks})
     await response.prepare(call.request)
+    if call.request.method == "HEAD":
+        return response
+    try:
+        await _write_pages(call, execution_id, page, response)
+    except Exception as error:
+        # A refusal would be written into the middle of the body, and look like a part of it.
+        log.info("a result broke off: %s", type(error).__name__)
+        if call.request.transport is not None:
+            call.request.transport.abort()
+    return response
+
+
+async def _write_pages(call: Call, execution_id: str, page: dict[str, object], response: web.StreamResponse) -> None:
     first = True
     while True:
         text = orjson.dumps(page["outputs"])[1:-1]
@@ -71,7 +87,6 @@ async def _long_result(call: Call, execution_id: str, page: dict[str, object]) -
         page = await call.ask("result", executionId=execution_id, start=page["next"])
     await response.write(b"]")
     await response.write_eof()
-    return response
 
 
 async def cancel(call: Call) -> web.StreamResponse:
@@ -95,7 +110,10 @@ async def redrive(call: Call) -> web.StreamResponse:
 def by(call: Call, reason: str | None) -> str:
     """The reason, and whose it is, where that is known."""
     principal = call.caller.principal
-    return " ".join(part for part in (reason, principal and f"(by {principal})") if part)
+    if principal is None:
+        return reason or ""
+    # First: what is too long loses its end, and nobody else's name may stand in its place.
+    return f"by {principal}: {reason}" if reason else f"by {principal}"
 
 
 def wished(outcome: str) -> web.StreamResponse:

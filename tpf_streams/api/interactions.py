@@ -113,7 +113,8 @@ async def complete(call: Call) -> web.StreamResponse:
         more = {**found, "statusOfInteraction": found.pop("status", None)}
         known = ("reason", "interactionId", "executionId", "stepId", "statusOfInteraction", "responsePayload", "actor")
         raise refused(OUTCOME_STATUS, outcome, {name: more[name] for name in known if more.get(name) is not None})
-    answer = {"status": "HELD", "responsePayload": None, **found, "duplicate": outcome == "duplicate"}
+    status = "HELD" if outcome == "held" else "COMPLETED"
+    answer = {"status": status, "responsePayload": None, **found, "duplicate": outcome == "duplicate"}
     return said(Completed, answer, OUTCOME_STATUS[outcome])
 
 

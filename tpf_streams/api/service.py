@@ -171,7 +171,8 @@ def guarded(api_of: Callable[[], Api | None], route: Route) -> Callable[[web.Req
                 check_origin(request)
             if route.tenant != "none":
                 caller = api.access.caller(request, explicit=route.tenant == "named")
-            hop = hop_of(request)
+            # Nobody passes anything on to a worker that is alone: who says so there is no worker.
+            hop = None if api.peers is None else hop_of(request)
             call = Call(api, request, caller, hop, 0 if hop is None else life_of(request))
             marks = call.marks
             response = await _answered(route, call)

@@ -102,7 +102,7 @@ export class Decision {
     const body = `${JSON.stringify(named).slice(0, -1)},"responsePayload":${payload}}`;
     await this.work(it, async () => {
       const { body: found } = await ask("POST", `${ROOT}/complete`, body);
-      this.tell(toldOf(found.outcome));
+      return toldOf(found.outcome);
     }, (refusal) => {
       const told = toldOf(refusal.outcome, refusal.status);
       this.tell(told, ...this.details(refusal));
@@ -114,7 +114,7 @@ export class Decision {
     const { it } = this;
     await this.work(it, async () => {
       await ask("POST", `${ROOT}/${encodeURIComponent(it.interactionId)}/cancel`, JSON.stringify(reason ? { reason } : {}));
-      this.tell({ title: "Cancelled.", text: "It has ended without an answer.", good: true, final: true });
+      return { title: "Cancelled.", text: "It has ended without an answer.", good: true, final: true };
     }, (refusal) => {
       const final = refusal.outcome === "terminal" || refusal.status === 404;
       const text = final ? "It had ended before: somebody was faster." : refusal.message;
@@ -128,7 +128,8 @@ export class Decision {
     this.fields.disabled = true;
     setText(this.outcome, "Sending…");
     try {
-      await act();
+      const told = await act();
+      if (this.it === it) this.tell(told);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       if (this.it === it) refused(error);

@@ -27,8 +27,8 @@ const AGAIN = new Set(["resume_token_rejected", "invalid_payload", "invalid_enve
 
 /** Of an answer that was sent: {title, text, good, final}. */
 export function toldOf(outcome, status = 200) {
-  const [title, text, good = false] = OUTCOMES[outcome] ?? (status === 503 ? BUSY : OTHER);
-  const final = good || (status >= 400 && status < 500 && status !== 401 && !AGAIN.has(outcome));
+  const [title, text, good = false] = OUTCOMES[outcome] ?? (status === 503 ? BUSY : status >= 500 ? OUTCOMES.undecided : OTHER);
+  const final = good || (status >= 400 && status < 500 && status !== 401 && status !== 408 && !AGAIN.has(outcome));
   return { title, text, good, final };
 }
 
