@@ -10,6 +10,7 @@ this process is told; whoever shows the work of several workers lists now and th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 
 import orjson
@@ -37,10 +38,13 @@ async def changes(call: Call) -> web.StreamResponse:
         await response.prepare(request)
         try:
             await _write(response, b"retry: 2000\n\n")
+            written_s = time.monotonic()
             async for found, lost in listener.lots(IDLE_S):
                 events = b"".join(_events([it for it in found if _fits(it, wanted)], lost=lost))
-                if events or not found:
+                # Also where others are busy and nothing fits: only a write shows that a client has gone.
+                if events or not found or time.monotonic() - written_s >= IDLE_S:
                     await _write(response, events or b": still here\n\n")
+                    written_s = time.monotonic()
             await response.write_eof()
         except (TimeoutError, ConnectionError):
             if request.transport is not None:

@@ -180,6 +180,7 @@ def guarded(api_of: Callable[[], Api | None], route: Route) -> Callable[[web.Req
             response = problem_of(error).response()
         if not response.prepared:
             response.headers.update(marks)
+            response.headers.setdefault("Cache-Control", "no-store")  # the tenant is in a header, which no cache asks
         return response
 
     return answer

@@ -82,13 +82,13 @@ class InteractionQuestions:
 
     def shown(self, interaction: InteractionRecord, *, payload: bool, token: bool) -> Answer:
         """As a person wants to see it."""
-        step = self._asked.definition.steps[interaction.step_index]
+        step = self._step(interaction)
         found: Answer = {
             "interactionId": interaction.interaction_id,
             "correlationId": interaction.correlation_id,
             "executionId": interaction.execution_id,
             "tenantId": interaction.tenant_id,
-            "step": step.name,
+            "step": interaction.step_id if step is None else step.name,
             "stepId": interaction.step_id,
             "stepIndex": interaction.step_index,
             "itemIndex": interaction.item_index,
@@ -159,9 +159,14 @@ class InteractionQuestions:
             **_answered(interaction),
         }
 
+    def _step(self, interaction: InteractionRecord) -> AnyStep | None:
+        """None where an earlier pipeline had more steps: a list must not be hidden by one of its entries."""
+        steps = self._asked.definition.steps
+        return steps[interaction.step_index] if interaction.step_index < len(steps) else None
+
     def _misfit(self, ident: str, payload: Json) -> str | None:
         interaction = self._asked.views.interaction_by(ident)
-        step = None if interaction is None else self._asked.definition.steps[interaction.step_index]
+        step = None if interaction is None else self._step(interaction)
         if not isinstance(step, AwaitDefinition):
             return None
         assert interaction is not None
@@ -238,7 +243,7 @@ def _answered(interaction: InteractionRecord) -> Answer:
     }
 
 
-def _requested(step: AnyStep, stored: Json) -> Json:
+def _requested(step: AnyStep | None, stored: Json) -> Json:
     """The request as its provider reads it. One that an earlier release stored, and no message of this one can hold, is
     shown as it was stored: an inbox must not be hidden by one of its entries."""
     try:

@@ -99,7 +99,8 @@ class LogViews:
     def request_payload(self, interaction: InteractionRecord) -> Json:
         """What was asked; the request of an aggregate step is a list in rows of its own."""
         found = self._part_of(interaction.interaction_id)
-        if found is None or not self._definition.steps[interaction.step_index].joins:
+        steps = self._definition.steps
+        if found is None or interaction.step_index >= len(steps) or not steps[interaction.step_index].joins:
             return interaction.request_payload
         return list(Parts(found[0], found[1].parts_of(interaction.execution_id, interaction.step_index)))
 
