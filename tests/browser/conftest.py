@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver import Chrome
 
 from tests.api.serving import loaded_with
-from tests.browser.looking import Page
+from tests.browser.looking import Page, one_window
 from tests.browser.serving import Worker, browsing, missing, working
 
 
@@ -29,10 +29,5 @@ def worker() -> Iterator[Worker]:
 
 @pytest.fixture
 def page(driver, worker) -> Iterator[Page]:
-    """One window at the inbox; whatever the scripts complained of fails the test."""
-    found = Page(driver, worker.url)
-    yield found
-    complaints = found.complaints()
-    found.close_others()
-    driver.get("about:blank")
-    assert complaints == []
+    with one_window(driver, worker.url) as found:
+        yield found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from selenium.webdriver import Chrome
@@ -149,3 +151,14 @@ class Page:
     def overflow(self) -> int:
         """Pixels that the page is wider than its window."""
         return int(self.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+@contextmanager
+def one_window(driver: Chrome, url: str) -> Iterator[Page]:
+    """At a worker's inbox; whatever the scripts complained of fails the test."""
+    found = Page(driver, url)
+    yield found
+    complaints = found.complaints()
+    found.close_others()
+    driver.get("about:blank")
+    assert complaints == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.serving import loaded_with
-from tests.browser.looking import Page
+from tests.browser.looking import Page, one_window
 from tests.browser.serving import Worker, working
 
 pytestmark = pytest.mark.browser
@@ -52,12 +52,8 @@ def forms() -> Iterator[Worker]:
 
 @pytest.fixture
 def page(driver, forms) -> Iterator[Page]:
-    found = Page(driver, forms.url)
-    yield found
-    complaints = found.complaints()
-    found.close_others()
-    driver.get("about:blank")
-    assert complaints == []
+    with one_window(driver, forms.url) as found:
+        yield found
 
 
 async def asked(served) -> dict[str, Any]:
